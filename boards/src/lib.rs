@@ -1,0 +1,1 @@
+//! Boards, plots and pages, folded from receipts.

@@ -1,0 +1,1 @@
+//! Model files: GGUF reading, writing and synthesis.

@@ -1,0 +1,1 @@
+//! Checks, interleaved trials and the observation of the machine.

@@ -1,0 +1,161 @@
+//! Element types and block formats, with the numbers GGUF gives them.
+
+use std::fmt;
+
+/// The type of one element of a plain tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DType {
+    /// IEEE binary32.
+    F32,
+    /// IEEE binary16.
+    F16,
+    /// The upper half of a binary32.
+    Bf16,
+    /// Signed byte.
+    I8,
+    /// Signed 16-bit integer.
+    I16,
+    /// Signed 32-bit integer.
+    I32,
+    /// Raw bytes of a block format, or of anything else that is not a plain array.
+    U8,
+}
+
+impl DType {
+    /// Size of one element in bytes.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::F32 | Self::I32 => 4,
+            Self::F16 | Self::Bf16 | Self::I16 => 2,
+            Self::I8 | Self::U8 => 1,
+        }
+    }
+
+    /// Lower-case name, as it stands in receipts.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::I8 => "i8",
+            Self::I16 => "i16",
+            Self::I32 => "i32",
+            Self::U8 => "u8",
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How the elements of a stored tensor are packed: `block_elems` elements take `block_bytes` bytes.
+///
+/// The list is the GGUF type table (`ggml_type`); plain types are blocks of one element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlockFormat {
+    /// The number GGUF stores for this type.
+    pub gguf_id: u32,
+    /// Lower-case name, as it stands in problems, receipts and messages.
+    pub name: &'static str,
+    /// Elements in one block, always along the contiguous axis.
+    pub block_elems: u64,
+    /// Bytes in one block.
+    pub block_bytes: u64,
+}
+
+impl BlockFormat {
+    /// IEEE binary32.
+    pub const F32: Self = Self::new(0, "f32", 1, 4);
+    /// 32 signed bytes with one f16 scale: `d` at byte 0, quants at byte 2.
+    pub const Q8_0: Self = Self::new(8, "q8_0", 32, 34);
+
+    const fn new(gguf_id: u32, name: &'static str, block_elems: u64, block_bytes: u64) -> Self {
+        Self { gguf_id, name, block_elems, block_bytes }
+    }
+
+    /// Every format a GGUF file may name, by GGUF number.
+    pub const ALL: &'static [Self] = &[
+        Self::F32,
+        Self::new(1, "f16", 1, 2),
+        Self::new(2, "q4_0", 32, 18),
+        Self::new(3, "q4_1", 32, 20),
+        Self::new(6, "q5_0", 32, 22),
+        Self::new(7, "q5_1", 32, 24),
+        Self::Q8_0,
+        Self::new(9, "q8_1", 32, 36),
+        Self::new(10, "q2_k", 256, 84),
+        Self::new(11, "q3_k", 256, 110),
+        Self::new(12, "q4_k", 256, 144),
+        Self::new(13, "q5_k", 256, 176),
+        Self::new(14, "q6_k", 256, 210),
+        Self::new(15, "q8_k", 256, 292),
+        Self::new(16, "iq2_xxs", 256, 66),
+        Self::new(17, "iq2_xs", 256, 74),
+        Self::new(18, "iq3_xxs", 256, 98),
+        Self::new(19, "iq1_s", 256, 50),
+        Self::new(20, "iq4_nl", 32, 18),
+        Self::new(21, "iq3_s", 256, 110),
+        Self::new(22, "iq2_s", 256, 82),
+        Self::new(23, "iq4_xs", 256, 136),
+        Self::new(24, "i8", 1, 1),
+        Self::new(25, "i16", 1, 2),
+        Self::new(26, "i32", 1, 4),
+        Self::new(27, "i64", 1, 8),
+        Self::new(28, "f64", 1, 8),
+        Self::new(29, "iq1_m", 256, 56),
+        Self::new(30, "bf16", 1, 2),
+        Self::new(34, "tq1_0", 256, 54),
+        Self::new(35, "tq2_0", 256, 66),
+        Self::new(39, "mxfp4", 32, 17),
+        Self::new(40, "nvfp4", 64, 36),
+        Self::new(41, "q1_0", 128, 18),
+        Self::new(42, "q2_0", 64, 18),
+    ];
+
+    /// The format GGUF calls `id`, if there is one.
+    pub fn from_gguf_id(id: u32) -> Option<Self> {
+        Self::ALL.iter().copied().find(|f| f.gguf_id == id)
+    }
+
+    /// The format of this lower-case name, if there is one.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|f| f.name == name)
+    }
+
+    /// Bytes of `elems` elements; `None` where `elems` is no whole number of blocks or the size overflows.
+    pub fn bytes_of(self, elems: u64) -> Option<u64> {
+        if !elems.is_multiple_of(self.block_elems) {
+            return None;
+        }
+        (elems / self.block_elems).checked_mul(self.block_bytes)
+    }
+}
+
+impl fmt::Display for BlockFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_and_names_are_unique_and_round_trip() {
+        for f in BlockFormat::ALL {
+            assert_eq!(BlockFormat::from_gguf_id(f.gguf_id), Some(*f));
+            assert_eq!(BlockFormat::from_name(f.name), Some(*f));
+        }
+    }
+
+    #[test]
+    fn partial_blocks_and_overflow_have_no_size() {
+        assert_eq!(BlockFormat::Q8_0.bytes_of(64), Some(68));
+        assert_eq!(BlockFormat::Q8_0.bytes_of(33), None);
+        assert_eq!(BlockFormat::F32.bytes_of(u64::MAX), None);
+    }
+}

@@ -1,0 +1,188 @@
+//! Order classes: executable definitions of a row's arithmetic.
+//!
+//! A kernel that claims a class must give its bits on every backend, for every number of rows and threads. The
+//! functions here are slow on purpose: one element at a time, every rounding visible. An `fma` rounds once; every other
+//! `*` and `+` on floats rounds by itself, so kernels of a class are compiled with contraction off.
+
+use half::f16;
+
+/// A named definition of arithmetic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OrderClass {
+    /// Name, as it stands in receipts and defaults.
+    pub id: &'static str,
+    /// The definition in words.
+    pub text: &'static str,
+}
+
+/// Rows and elements are in order; every element of a block of 32 shares one scale.
+pub const QUANT_BLOCK: usize = 32;
+
+/// Below this block maximum the quantised block is all zeros, because `127 / maximum` would overflow.
+pub const QUANT_FLUSH: f32 = f32::from_bits(0x0380_0000); // 2^-120
+
+/// Activation quantisation, block by block.
+pub const QUANTISE_BLOCK32: OrderClass = OrderClass {
+    id: "quantise_block32",
+    text: "per block of 32: a = max |x|; if a < 2^-120 all zero, else scale = a / 127, q = round_half_even(x * (127 / a)), \
+           sum = exact sum of q",
+};
+
+/// Integer block products folded into eight f32 chains.
+pub const DOT_I8_BLOCK32_CHAIN8: OrderClass = OrderClass {
+    id: "dot_i8_block32_chain8",
+    text: "block b of 32: s = exact integer dot; chain[b mod 8] = fma(f32(s), weight_scale * activation_scale, chain[b mod \
+           8]); chains are added in a pair tree at distances 4, 2, 1; a residual is added last",
+};
+
+/// Float products folded into thirty-two f32 chains.
+pub const DOT_F32_CHAIN32: OrderClass = OrderClass {
+    id: "dot_f32_chain32",
+    text: "element i: chain[i mod 32] = fma(weight, activation, chain[i mod 32]); chains are added in a pair tree at \
+           distances 16, 8, 4, 2, 1; a residual is added last",
+};
+
+/// Sum of squares in 128 f32 chains, then one scale for the row.
+pub const RMS_CHAIN128: OrderClass = OrderClass {
+    id: "rms_chain128",
+    text: "element i: chain[i mod 128] = fma(x, x, chain[i mod 128]); chains are added in a pair tree at distances 64 to 1; \
+           r = 1 / sqrt(sum / hidden + epsilon); y = (x * r) * weight",
+};
+
+/// Every class, for listings and lookups.
+pub const ALL: &[OrderClass] = &[QUANTISE_BLOCK32, DOT_I8_BLOCK32_CHAIN8, DOT_F32_CHAIN32, RMS_CHAIN128];
+
+/// Adds chains in a pair tree: element `i` takes element `i + d` for `d = N/2, N/4, ..., 1`.
+///
+/// A warp that adds with `shfl_xor` at the same distances, and a vector that adds its upper half to its lower half,
+/// give the same bits, because float addition is commutative.
+pub fn pair_tree<const N: usize>(mut chains: [f32; N]) -> f32 {
+    debug_assert!(N.is_power_of_two());
+    let mut distance = N / 2;
+    while distance > 0 {
+        for i in 0..distance {
+            chains[i] += chains[i + distance];
+        }
+        distance /= 2;
+    }
+    chains[0]
+}
+
+/// [`QUANTISE_BLOCK32`] for one block: 32 finite f32 values to quants in -127..=127, the scale and the sum of quants.
+pub fn quantise_block(x: &[f32; QUANT_BLOCK]) -> ([i8; QUANT_BLOCK], f32, i16) {
+    let maximum = x.iter().fold(0.0_f32, |a, v| a.max(v.abs()));
+    if maximum < QUANT_FLUSH {
+        return ([0; QUANT_BLOCK], 0.0, 0);
+    }
+    let inverse = 127.0 / maximum;
+    let quants = x.map(|v| (v * inverse).round_ties_even() as i8);
+    let sum = quants.iter().map(|q| i16::from(*q)).sum();
+    (quants, maximum / 127.0, sum)
+}
+
+/// [`DOT_I8_BLOCK32_CHAIN8`] for one output: `k` quants a side, one scale per 32 of them, optional residual.
+pub fn dot_i8(
+    weight: &[i8],
+    weight_scales: &[f16],
+    activation: &[i8],
+    activation_scales: &[f32],
+    residual: Option<f32>,
+) -> f32 {
+    let mut chains = [0.0_f32; 8];
+    for (b, (w, x)) in weight.chunks_exact(QUANT_BLOCK).zip(activation.chunks_exact(QUANT_BLOCK)).enumerate() {
+        let isum: i32 = w.iter().zip(x).map(|(w, x)| i32::from(*w) * i32::from(*x)).sum();
+        let scale = weight_scales[b].to_f32() * activation_scales[b];
+        chains[b % 8] = (isum as f32).mul_add(scale, chains[b % 8]);
+    }
+    finish(pair_tree(chains), residual)
+}
+
+/// [`DOT_F32_CHAIN32`] for one output: `k` floats a side, optional residual.
+pub fn dot_f32(weight: &[f32], activation: &[f32], residual: Option<f32>) -> f32 {
+    let mut chains = [0.0_f32; 32];
+    for (i, (w, x)) in weight.iter().zip(activation).enumerate() {
+        chains[i % 32] = w.mul_add(*x, chains[i % 32]);
+    }
+    finish(pair_tree(chains), residual)
+}
+
+fn finish(product: f32, residual: Option<f32>) -> f32 {
+    match residual {
+        None => product,
+        Some(residual) => product + residual,
+    }
+}
+
+/// The row factor of [`RMS_CHAIN128`]: `1 / sqrt(mean(x^2) + epsilon)`.
+pub fn rms_factor(x: &[f32], epsilon: f32) -> f32 {
+    let mut chains = [0.0_f32; 128];
+    for (i, v) in x.iter().enumerate() {
+        chains[i % 128] = v.mul_add(*v, chains[i % 128]);
+    }
+    1.0 / (pair_tree(chains) / x.len() as f32 + epsilon).sqrt()
+}
+
+/// [`RMS_CHAIN128`] for one row of `hidden` floats.
+pub fn rms_norm(x: &[f32], weight: &[f32], epsilon: f32) -> Vec<f32> {
+    let factor = rms_factor(x, epsilon);
+    x.iter().zip(weight).map(|(x, w)| (x * factor) * w).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pair_tree_is_a_butterfly() {
+        let chains: [f32; 8] = [1e8, 1.0, -1e8, 3.0, 0.5, 7.0, 0.25, -2.0];
+        let mut lanes = chains;
+        for distance in [4, 2, 1] {
+            let before = lanes;
+            for i in 0..8 {
+                lanes[i] = before[i] + before[i ^ distance];
+            }
+        }
+        for lane in lanes {
+            assert_eq!(lane.to_bits(), pair_tree(chains).to_bits());
+        }
+    }
+
+    #[test]
+    fn order_matters_and_is_kept() {
+        // Summed left to right this is 0; the classes keep block 0 and block 8 in one chain.
+        let mut activation = vec![0_i8; 32 * 9];
+        activation[0] = 1;
+        activation[32 * 8] = 1;
+        let weight = activation.clone();
+        let scales = vec![f16::ONE; 9];
+        let mut activation_scales = vec![1.0_f32; 9];
+        activation_scales[8] = 1e-9;
+        assert_eq!(dot_i8(&weight, &scales, &activation, &activation_scales, Some(-1.0)), 0.0);
+    }
+
+    #[test]
+    fn quantisation_bounds_hold() {
+        let mut x = [0.0_f32; 32];
+        x[3] = -2.0;
+        x[4] = 1.0;
+        let (q, scale, sum) = quantise_block(&x);
+        assert_eq!((q[3], q[4], sum), (-127, 64, -63)); // 63.5 goes to the even neighbour
+        assert_eq!(scale, 2.0 / 127.0);
+        for tiny in [0.0, f32::MIN_POSITIVE, f32::from_bits(1), QUANT_FLUSH / 2.0] {
+            let mut x = [0.0_f32; 32];
+            x[0] = tiny;
+            assert_eq!(quantise_block(&x), ([0; 32], 0.0, 0));
+        }
+        let mut x = [0.0_f32; 32];
+        x[0] = f32::MAX;
+        x[1] = QUANT_FLUSH;
+        assert_eq!(quantise_block(&x).0[0], 127);
+        x = [QUANT_FLUSH; 32];
+        assert!(quantise_block(&x).0.iter().all(|q| *q == 127));
+    }
+
+    #[test]
+    fn rms_of_ones_is_one() {
+        assert_eq!(rms_norm(&[1.0; 300], &[2.0; 300], 0.0), vec![2.0; 300]);
+    }
+}

@@ -1,0 +1,65 @@
+//! The host: a first-class device and the embedded default.
+
+mod isa;
+mod partition;
+mod pool;
+
+pub use isa::this_tier;
+pub use partition::{Lent, Part, Partition};
+pub use pool::Pool;
+
+use memra_contract::device::HostArch;
+use memra_contract::{DeviceKey, Problem, TensorSet};
+
+use super::Backend;
+use crate::contract::{Contract, PrepareError, Prepared, Variant};
+
+/// The CPU this program runs on.
+#[derive(Debug, Clone, Copy)]
+pub struct HostBackend {
+    key: DeviceKey,
+}
+
+impl HostBackend {
+    /// Looks at the CPU.
+    pub fn detect() -> Self {
+        Self { key: DeviceKey::Host { arch: HostArch::of_this_build(), tier: this_tier() } }
+    }
+}
+
+/// Refuses a variant whose instruction set the device lacks.
+pub(crate) fn check_tier(contract: &dyn Contract, variant: &Variant, key: DeviceKey) -> Result<(), PrepareError> {
+    let DeviceKey::Host { tier, .. } = key;
+    if variant.isa <= tier {
+        Ok(())
+    } else {
+        Err(PrepareError::Isa {
+            contract: contract.info().id,
+            variant: variant.name.to_owned(),
+            needs: variant.isa,
+            has: tier,
+        })
+    }
+}
+
+impl Backend for HostBackend {
+    fn name(&self) -> &'static str {
+        "host"
+    }
+
+    fn device_key(&self) -> DeviceKey {
+        self.key
+    }
+
+    fn prepare(
+        &self,
+        contract: &dyn Contract,
+        variant: &Variant,
+        problem: &Problem,
+        inputs: &TensorSet,
+        copies: usize,
+    ) -> Result<Box<dyn Prepared>, PrepareError> {
+        check_tier(contract, variant, self.key)?;
+        contract.prepare_host(variant, problem, inputs, copies)
+    }
+}

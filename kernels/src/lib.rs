@@ -1,0 +1,15 @@
+//! The registry of kernel variants, the backends they run on, and the selection of a default.
+//!
+//! Data flows one way: source text becomes a [`contract::Variant`], a backend prepares it for a problem, the harness checks
+//! and races it. Nothing here measures, and nothing here knows of receipts.
+
+pub mod backend;
+pub mod case;
+pub mod contract;
+pub mod input;
+pub mod memory;
+pub mod ops;
+pub mod registry;
+pub mod select;
+
+pub use contract::{Contract, Prepared, Reference, Variant};

@@ -1,0 +1,159 @@
+//! Weight layouts and the load-time repack between them.
+
+use half::f16;
+use memra_contract::BlockFormat;
+use memra_contract::order::QUANT_BLOCK;
+
+use super::problem::Segment;
+use crate::memory::{Bytes, MemoryError};
+
+/// The order in which panels hold the eight chains, so that the pair tree finishes with three partial sums at most.
+pub(super) const CHAIN_ORDER: [usize; 8] = [0, 4, 2, 6, 1, 5, 3, 7];
+
+/// How a segment's weight lies in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// As stored: rows of blocks.
+    Stored,
+    /// Q8_0 in panels of `rows` rows. A panel holds its quants, then its scales, both in order of chains
+    /// ([`CHAIN_ORDER`]) and of blocks inside a chain. The quants of a block are eight groups; group `g` holds elements
+    /// `4g..4g+4` of every row. Scales are one f16 a row. Quants are stored as given, or with their top bit flipped
+    /// (value + 128) where `is_offset`. Rows past the end have zero scales. Panels start at multiples of 64 bytes.
+    Panel {
+        /// Rows of a panel.
+        rows: usize,
+        /// Whether 128 was added to every quant.
+        is_offset: bool,
+    },
+}
+
+/// A segment in the layout of a variant.
+#[derive(Debug)]
+pub struct PackedSegment {
+    /// The segment.
+    pub segment: Segment,
+    /// Length of a row.
+    pub k: usize,
+    /// The layout.
+    pub layout: Layout,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+/// Blocks of a row in panel order.
+fn panel_order(blocks: usize) -> impl Iterator<Item = usize> {
+    CHAIN_ORDER.into_iter().flat_map(move |chain| (chain..blocks).step_by(8))
+}
+
+impl Layout {
+    /// Bytes from one panel to the next; the row size for [`Layout::Stored`].
+    pub fn stride(self, segment: Segment, k: usize) -> usize {
+        match self {
+            Self::Stored => segment.row_bytes(k),
+            Self::Panel { rows, .. } => (rows * k + rows * k / QUANT_BLOCK * 2).next_multiple_of(64),
+        }
+    }
+}
+
+impl PackedSegment {
+    /// Lays stored bytes out. The bytes are those of `segment` for rows of `k`.
+    ///
+    /// # Errors
+    /// [`MemoryError`] when the system has no memory.
+    pub fn pack(segment: Segment, k: usize, layout: Layout, stored: &[u8]) -> Result<Self, MemoryError> {
+        debug_assert_eq!(stored.len(), segment.bytes(k));
+        let bytes = match layout {
+            Layout::Stored => Bytes::copy_of(stored)?,
+            Layout::Panel { rows, is_offset } => {
+                debug_assert_eq!(segment.format, BlockFormat::Q8_0);
+                let stride = layout.stride(segment, k);
+                let mut bytes = Bytes::zeroed(segment.n.div_ceil(rows) * stride)?;
+                let flip = if is_offset { 0x80 } else { 0 };
+                for (p, panel) in bytes.as_mut_slice().chunks_exact_mut(stride).enumerate() {
+                    pack_panel(segment, k, rows, flip, p * rows, stored, panel);
+                }
+                bytes
+            }
+        };
+        Ok(Self { segment, k, layout, bytes })
+    }
+
+    /// The stored bytes again.
+    pub fn unpack(&self) -> Vec<u8> {
+        let Layout::Panel { rows, is_offset } = self.layout else {
+            return self.bytes.as_slice().to_vec();
+        };
+        let (row_bytes, blocks) = (self.segment.row_bytes(self.k), self.k / QUANT_BLOCK);
+        let flip = if is_offset { 0x80 } else { 0 };
+        let mut stored = vec![0; self.segment.bytes(self.k)];
+        let stride = self.layout.stride(self.segment, self.k);
+        for (row, bytes) in stored.chunks_exact_mut(row_bytes).enumerate() {
+            let panel = &self.bytes.as_slice()[row / rows * stride..][..stride];
+            let (quants, scales) = panel.split_at(rows * self.k);
+            let lane = row % rows;
+            for (slot, block) in panel_order(blocks).enumerate() {
+                let target = &mut bytes[block * 34..][..34];
+                target[..2].copy_from_slice(&scales[(slot * rows + lane) * 2..][..2]);
+                for (g, group) in target[2..].as_chunks_mut::<4>().0.iter_mut().enumerate() {
+                    let at = ((slot * 8 + g) * rows + lane) * 4;
+                    *group = std::array::from_fn(|i| quants[at + i] ^ flip);
+                }
+            }
+        }
+        stored
+    }
+
+    /// Scale of one block of one row, for tests and listings.
+    pub fn stored_scale(stored: &[u8], block: usize) -> f16 {
+        f16::from_le_bytes([stored[block * 34], stored[block * 34 + 1]])
+    }
+}
+
+fn pack_panel(segment: Segment, k: usize, rows: usize, flip: u8, first: usize, stored: &[u8], panel: &mut [u8]) {
+    let (row_bytes, blocks) = (segment.row_bytes(k), k / QUANT_BLOCK);
+    let (quants, scales) = panel.split_at_mut(rows * k);
+    quants.fill(flip);
+    for lane in 0..rows.min(segment.n - first) {
+        let row = &stored[(first + lane) * row_bytes..][..row_bytes];
+        for (slot, block) in panel_order(blocks).enumerate() {
+            let source = &row[block * 34..][..34];
+            scales[(slot * rows + lane) * 2..][..2].copy_from_slice(&source[..2]);
+            for (g, group) in source[2..].as_chunks::<4>().0.iter().enumerate() {
+                let at = ((slot * 8 + g) * rows + lane) * 4;
+                quants[at..at + 4].copy_from_slice(&group.map(|q| q ^ flip));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn repack_round_trips(n in 1_usize..40, blocks in 1_usize..20, seed: u64, is_offset: bool, wide: bool) {
+            let segment = Segment { format: BlockFormat::Q8_0, n };
+            let k = blocks * QUANT_BLOCK;
+            let stream = crate::input::Stream::new(seed, "bytes");
+            let stored: Vec<u8> = (0..segment.bytes(k) as u64).map(|i| stream.bits(i) as u8).collect();
+            let rows = if wide { 16 } else { 8 };
+            for layout in [Layout::Stored, Layout::Panel { rows, is_offset }] {
+                let packed = PackedSegment::pack(segment, k, layout, &stored).unwrap();
+                prop_assert_eq!(&packed.unpack(), &stored);
+            }
+        }
+    }
+
+    #[test]
+    fn panel_order_visits_every_block_once_chain_by_chain() {
+        for blocks in 1..40 {
+            let order: Vec<_> = panel_order(blocks).collect();
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, (0..blocks).collect::<Vec<_>>());
+        }
+        assert_eq!(panel_order(11).collect::<Vec<_>>(), [0, 8, 4, 2, 10, 6, 1, 9, 5, 3, 7]);
+    }
+}

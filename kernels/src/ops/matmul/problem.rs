@@ -1,0 +1,268 @@
+//! The axes of a matrix product, parsed.
+
+use std::fmt;
+
+use memra_contract::order::QUANT_BLOCK;
+use memra_contract::{BlockFormat, Cost, OrderClass, Problem, ProblemError, order};
+
+use super::ID;
+use crate::contract::ProblemClass;
+
+/// Element type of the activation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activation {
+    /// f32.
+    F32,
+    /// int8 planes: quants, scales and sums.
+    Q8,
+}
+
+/// What happens to a product before it is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Epilogue {
+    /// It is stored.
+    None,
+    /// It is added to a residual.
+    Residual,
+}
+
+/// One weight matrix `[n, k]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// Stored format.
+    pub format: BlockFormat,
+    /// Rows of the weight, columns of the output.
+    pub n: usize,
+}
+
+/// A problem of this contract.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MatmulProblem {
+    /// Rows of the activation.
+    pub m: usize,
+    /// Length of a row.
+    pub k: usize,
+    /// Activation type.
+    pub activation: Activation,
+    /// Epilogue.
+    pub epilogue: Epilogue,
+    /// Segments, side by side in the output.
+    pub segments: Vec<Segment>,
+}
+
+const AXES: &[&str] = &["m", "k", "seg", "act", "epi"];
+
+impl MatmulProblem {
+    /// Reads and checks a problem.
+    ///
+    /// # Errors
+    /// [`ProblemError`] naming the axis.
+    pub fn parse(problem: &Problem) -> Result<Self, ProblemError> {
+        problem.only(ID, AXES)?;
+        let m = problem.size(ID, "m", 1..=64)? as usize;
+        let k = problem.size(ID, "k", QUANT_BLOCK as u64..=131_072)? as usize;
+        if !k.is_multiple_of(QUANT_BLOCK) {
+            return Err(refuse("k", k, "it must be a multiple of 32"));
+        }
+        let text = problem.word(ID, "seg")?;
+        let segments = text.split('+').map(|part| segment(&text, part)).collect::<Result<Vec<_>, _>>()?;
+        if segments.iter().map(|segment| segment.n).sum::<usize>() > 1 << 24 {
+            return Err(refuse("seg", text, "more than 16777216 output columns"));
+        }
+        let multiplied = multiplied_activation(&segments, &text)?;
+        let activation = match problem.get("act").map(ToString::to_string).as_deref() {
+            None => multiplied,
+            Some("f32") => Activation::F32,
+            Some("q8") => Activation::Q8,
+            Some(other) => return Err(refuse("act", other, "activation types are f32 and q8")),
+        };
+        if multiplied == Activation::F32 && activation == Activation::Q8 {
+            return Err(refuse("act", activation, "f32 segments take f32 activations"));
+        }
+        let epilogue = match problem.get("epi").map(ToString::to_string).as_deref() {
+            None | Some("none") => Epilogue::None,
+            Some("residual") => Epilogue::Residual,
+            Some(other) => return Err(refuse("epi", other, "epilogues are none and residual")),
+        };
+        Ok(Self { m, k, activation, epilogue, segments })
+    }
+
+    /// The canonical problem, every axis given.
+    pub fn to_problem(&self) -> Problem {
+        let segments: Vec<_> = self.segments.iter().map(|s| format!("{}:{}", s.format, s.n)).collect();
+        let epilogue = match self.epilogue {
+            Epilogue::None => "none",
+            Epilogue::Residual => "residual",
+        };
+        Problem::new()
+            .with("m", self.m as u64)
+            .with("k", self.k as u64)
+            .with_word("seg", &segments.join("+"))
+            .with_word("act", &self.activation.to_string())
+            .with_word("epi", epilogue)
+    }
+
+    /// The activation type the kernels multiply: int8 planes for `q8_0` segments.
+    pub fn multiplied(&self) -> Activation {
+        if self.segments.iter().all(|segment| segment.format == BlockFormat::F32) {
+            Activation::F32
+        } else {
+            Activation::Q8
+        }
+    }
+
+    /// Whether a launch quantises its f32 activation before the product.
+    pub fn quantises(&self) -> bool {
+        self.multiplied() != self.activation
+    }
+
+    /// Columns of the output.
+    pub fn width(&self) -> usize {
+        self.segments.iter().map(|segment| segment.n).sum()
+    }
+
+    /// Blocks of 32 in a row.
+    pub fn blocks(&self) -> usize {
+        self.k / QUANT_BLOCK
+    }
+
+    /// The arithmetic of the product; an activation that is quantised first keeps `quantise_block32`.
+    pub fn order_class(&self) -> OrderClass {
+        match self.multiplied() {
+            Activation::F32 => order::DOT_F32_CHAIN32,
+            Activation::Q8 => order::DOT_I8_BLOCK32_CHAIN8,
+        }
+    }
+
+    /// Least work.
+    pub fn cost(&self) -> Cost {
+        let (m, k, width) = (self.m as u64, self.k as u64, self.width() as u64);
+        let weights: u64 = self.segments.iter().map(|s| s.bytes(self.k) as u64).sum();
+        let activations = match self.activation {
+            Activation::F32 => m * k * 4,
+            Activation::Q8 => m * k + m * k / 32 * 6,
+        };
+        let residual = match self.epilogue {
+            Epilogue::None => 0,
+            Epilogue::Residual => m * width * 4,
+        };
+        Cost { flops: 2 * m * k * width, read_bytes: weights + activations + residual, written_bytes: m * width * 4 }
+    }
+
+    /// Format of the first segment, and a class that moves by factors of four along n and k.
+    pub fn class(&self) -> ProblemClass {
+        let mut formats: Vec<_> = self.segments.iter().map(|segment| segment.format.name).collect();
+        formats.dedup();
+        ProblemClass {
+            format: formats.join("+"),
+            class: format!("n4^{}-k4^{}", log4(self.width()), log4(self.k)),
+            m: self.m as u64,
+        }
+    }
+}
+
+/// Largest `e` with `4^e <= value`.
+fn log4(value: usize) -> u32 {
+    value.max(1).ilog2() / 2
+}
+
+impl Segment {
+    /// Bytes of the stored weight for rows of `k`.
+    pub fn bytes(self, k: usize) -> usize {
+        self.n * self.row_bytes(k)
+    }
+
+    /// Bytes of one stored row.
+    pub fn row_bytes(self, k: usize) -> usize {
+        k / self.format.block_elems as usize * self.format.block_bytes as usize
+    }
+}
+
+impl fmt::Display for Activation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::Q8 => "q8",
+        })
+    }
+}
+
+fn refuse(axis: &str, value: impl fmt::Display, why: &str) -> ProblemError {
+    ProblemError::Value {
+        contract: ID.to_owned(),
+        axis: axis.to_owned(),
+        value: value.to_string(),
+        why: why.to_owned(),
+    }
+}
+
+fn segment(text: &str, part: &str) -> Result<Segment, ProblemError> {
+    let form = || refuse("seg", text, &format!("`{part}` is not of the form format:n"));
+    let (format, n) = part.split_once(':').ok_or_else(form)?;
+    let n: usize = n.parse().map_err(|_| form())?;
+    if n == 0 {
+        return Err(refuse("seg", text, "a segment has at least one column"));
+    }
+    match BlockFormat::from_name(format) {
+        Some(format) if format == BlockFormat::Q8_0 || format == BlockFormat::F32 => Ok(Segment { format, n }),
+        _ => Err(refuse("seg", text, &format!("no segment format `{format}`; there are q8_0 and f32"))),
+    }
+}
+
+fn multiplied_activation(segments: &[Segment], text: &str) -> Result<Activation, ProblemError> {
+    let floats = segments.iter().filter(|segment| segment.format == BlockFormat::F32).count();
+    if floats == segments.len() {
+        Ok(Activation::F32)
+    } else if floats == 0 {
+        Ok(Activation::Q8)
+    } else {
+        Err(refuse("seg", text, "f32 segments take f32 activations and q8_0 segments take q8: they cannot share one"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<MatmulProblem, ProblemError> {
+        MatmulProblem::parse(&text.parse().unwrap())
+    }
+
+    #[test]
+    fn defaults_are_filled_and_text_is_canonical() {
+        let problem = parse("m=1,k=576,seg=q8_0:49152").unwrap();
+        assert_eq!(problem.to_problem().to_string(), "act=q8,epi=none,k=576,m=1,seg=q8_0:49152");
+        assert_eq!(MatmulProblem::parse(&problem.to_problem()).unwrap(), problem);
+        assert_eq!(problem.class().class, "n4^7-k4^4");
+        assert_eq!(problem.cost().read_bytes, 49152 * 18 * 34 + 576 + 18 * 6);
+    }
+
+    #[test]
+    fn float_activations_of_quantised_weights_are_quantised_first() {
+        let problem = parse("m=1,k=64,seg=q8_0:8,act=f32").unwrap();
+        assert!(problem.quantises() && problem.multiplied() == Activation::Q8);
+        assert!(!parse("m=1,k=64,seg=f32:8").unwrap().quantises());
+        assert!(!parse("m=1,k=64,seg=q8_0:8").unwrap().quantises());
+    }
+
+    #[test]
+    fn wrong_axes_are_named() {
+        for (text, axis) in [
+            ("m=0,k=32,seg=q8_0:1", "`m`"),
+            ("m=65,k=32,seg=q8_0:1", "`m`"),
+            ("m=1,k=33,seg=q8_0:1", "`k`"),
+            ("m=1,k=32", "`seg`"),
+            ("m=1,k=32,seg=q8_0", "`seg`"),
+            ("m=1,k=32,seg=q8_0:0", "`seg`"),
+            ("m=1,k=32,seg=q4_k:8", "`seg`"),
+            ("m=1,k=32,seg=q8_0:8+f32:8", "`seg`"),
+            ("m=1,k=32,seg=f32:8,act=q8", "`act`"),
+            ("m=1,k=32,seg=q8_0:8,act=bf16", "`act`"),
+            ("m=1,k=32,seg=q8_0:8,epi=gelu", "`epi`"),
+            ("m=1,k=32,seg=q8_0:8,n=3", "`n`"),
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(axis), "{text}: {error}");
+        }
+    }
+}

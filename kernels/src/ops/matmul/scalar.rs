@@ -1,0 +1,43 @@
+//! Baselines: the order classes in plain loops over stored weights.
+
+use std::ops::Range;
+
+use half::f16;
+use memra_contract::order::{self, QUANT_BLOCK};
+
+use super::layout::PackedSegment;
+use super::variants::Operands;
+use crate::backend::host::Part;
+
+/// Q8_0 weights, int8 activations.
+pub(super) fn q8(operands: &Operands<'_>, weight: &PackedSegment, rows: Range<usize>, out: &mut Part<'_, f32>) {
+    let (k, blocks) = (operands.k, operands.k / QUANT_BLOCK);
+    let row_bytes = weight.segment.row_bytes(k);
+    for (column, row) in rows.enumerate() {
+        let stored = &weight.bytes.as_slice()[row * row_bytes..][..row_bytes];
+        for m in 0..operands.m {
+            let quants = &operands.planes.quants[m * k..][..k];
+            let scales = &operands.planes.scales[m * blocks..][..blocks];
+            let mut chains = [0.0_f32; 8];
+            for (b, block) in stored.chunks_exact(34).enumerate() {
+                let scale = f16::from_le_bytes([block[0], block[1]]).to_f32() * scales[b];
+                let x = &quants[b * QUANT_BLOCK..][..QUANT_BLOCK];
+                let isum: i32 = block[2..].iter().zip(x).map(|(w, x)| i32::from(w.cast_signed()) * i32::from(*x)).sum();
+                chains[b % 8] = (isum as f32).mul_add(scale, chains[b % 8]);
+            }
+            out.row(m)[column] = order::pair_tree(chains);
+        }
+    }
+}
+
+/// f32 weights, f32 activations.
+pub(super) fn f32(operands: &Operands<'_>, weight: &PackedSegment, rows: Range<usize>, out: &mut Part<'_, f32>) {
+    let k = operands.k;
+    let weights: &[f32] = bytemuck::cast_slice(weight.bytes.as_slice());
+    for (column, row) in rows.enumerate() {
+        let w = &weights[row * k..][..k];
+        for m in 0..operands.m {
+            out.row(m)[column] = order::dot_f32(w, &operands.floats[m * k..][..k], None);
+        }
+    }
+}

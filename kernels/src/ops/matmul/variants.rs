@@ -1,0 +1,207 @@
+//! The registered variants of the matrix product: one function and one entry each.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use memra_contract::{IsaTier, order};
+
+use super::layout::{Layout, PackedSegment};
+use super::problem::{Activation, MatmulProblem};
+use super::{ID, scalar};
+#[cfg(target_arch = "x86_64")]
+use super::{avx2_f32_row, avx2_f32_tile4, avx2_q8_panel8, avx2_q8_row, avx512vnni_q8_panel16};
+use crate::backend::host::Part;
+use crate::contract::{PrepareError, Source, Variant};
+
+/// Activations in int8 planes.
+#[derive(Debug, Clone, Copy)]
+pub struct Q8Rows<'a> {
+    /// Quants, i8 `[m, k]`, -127..=127.
+    pub quants: &'a [i8],
+    /// Scales, f32 `[m, k/32]`.
+    pub scales: &'a [f32],
+    /// Sums of the quants of a block, i16 `[m, k/32]`.
+    pub sums: &'a [i16],
+}
+
+/// What a kernel reads beside the weight.
+#[derive(Debug, Clone, Copy)]
+pub struct Operands<'a> {
+    /// Rows of the activation.
+    pub m: usize,
+    /// Length of a row.
+    pub k: usize,
+    /// Activations of an act=f32 problem, `[m, k]`; empty otherwise.
+    pub floats: &'a [f32],
+    /// Activations of an act=q8 problem; empty otherwise.
+    pub planes: Q8Rows<'a>,
+}
+
+/// Multiplies the weight rows of a range with all rows of the activation.
+///
+/// Column `j` of the part is weight row `rows.start + j`. A range starts at a multiple of the variant's unit.
+pub type HostKernel = fn(&Operands<'_>, &PackedSegment, Range<usize>, &mut Part<'_, f32>);
+
+/// One variant with what only this contract knows of it.
+#[derive(Debug)]
+pub struct MatmulVariant {
+    /// What every contract knows.
+    pub listed: Variant,
+    /// Activation type it multiplies.
+    pub activation: Activation,
+    /// Layout it reads.
+    pub layout: Layout,
+    /// Weight rows it works on together: ranges start at multiples of this.
+    pub unit: usize,
+    /// The kernel.
+    pub kernel: HostKernel,
+}
+
+macro_rules! source {
+    ($file:literal) => {
+        Source { path: concat!("kernels/src/ops/matmul/", $file), text: include_str!($file) }
+    };
+}
+
+/// The variants, baselines first.
+pub static VARIANTS: &[MatmulVariant] = &[
+    MatmulVariant {
+        listed: Variant {
+            name: "scalar_q8",
+            summary: "the order class in plain loops over stored blocks; the baseline of act=q8",
+            isa: IsaTier::Scalar,
+            layout: "stored",
+            order_class: order::DOT_I8_BLOCK32_CHAIN8,
+            rows: (1, 64),
+            source: source!("scalar.rs"),
+        },
+        activation: Activation::Q8,
+        layout: Layout::Stored,
+        unit: 1,
+        kernel: scalar::q8,
+    },
+    MatmulVariant {
+        listed: Variant {
+            name: "scalar_f32",
+            summary: "the order class in plain loops; the baseline of act=f32",
+            isa: IsaTier::Scalar,
+            layout: "stored",
+            order_class: order::DOT_F32_CHAIN32,
+            rows: (1, 64),
+            source: source!("scalar.rs"),
+        },
+        activation: Activation::F32,
+        layout: Layout::Stored,
+        unit: 1,
+        kernel: scalar::f32,
+    },
+    #[cfg(target_arch = "x86_64")]
+    MatmulVariant {
+        listed: Variant {
+            name: "avx2_q8_row",
+            summary: "one dot product at a time over stored blocks, eight blocks reduced together into the eight chains",
+            isa: IsaTier::Avx2,
+            layout: "stored",
+            order_class: order::DOT_I8_BLOCK32_CHAIN8,
+            rows: (1, 64),
+            source: source!("avx2_q8_row.rs"),
+        },
+        activation: Activation::Q8,
+        layout: Layout::Stored,
+        unit: 1,
+        kernel: avx2_q8_row::kernel,
+    },
+    #[cfg(target_arch = "x86_64")]
+    MatmulVariant {
+        listed: Variant {
+            name: "avx2_q8_panel8",
+            summary: "panels of eight weight rows in chain order, a lane a row, weights loaded once for four activation rows",
+            isa: IsaTier::Avx2,
+            layout: "panel8",
+            order_class: order::DOT_I8_BLOCK32_CHAIN8,
+            rows: (1, 64),
+            source: source!("avx2_q8_panel8.rs"),
+        },
+        activation: Activation::Q8,
+        layout: Layout::Panel { rows: 8, is_offset: false },
+        unit: 8,
+        kernel: avx2_q8_panel8::kernel,
+    },
+    #[cfg(target_arch = "x86_64")]
+    MatmulVariant {
+        listed: Variant {
+            name: "avx512vnni_q8_panel16",
+            summary: "panels of sixteen weight rows in chain order, four products an instruction and lane, weights loaded once \
+                      for eight activation rows",
+            isa: IsaTier::Avx512Vnni,
+            layout: "panel16_offset",
+            order_class: order::DOT_I8_BLOCK32_CHAIN8,
+            rows: (1, 64),
+            source: source!("avx512vnni_q8_panel16.rs"),
+        },
+        activation: Activation::Q8,
+        layout: Layout::Panel { rows: 16, is_offset: true },
+        unit: 16,
+        kernel: avx512vnni_q8_panel16::kernel,
+    },
+    #[cfg(target_arch = "x86_64")]
+    MatmulVariant {
+        listed: Variant {
+            name: "avx2_f32_row",
+            summary: "one dot product at a time, thirty-two chains in four vectors",
+            isa: IsaTier::Avx2,
+            layout: "stored",
+            order_class: order::DOT_F32_CHAIN32,
+            rows: (1, 64),
+            source: source!("avx2_f32_row.rs"),
+        },
+        activation: Activation::F32,
+        layout: Layout::Stored,
+        unit: 1,
+        kernel: avx2_f32_row::kernel,
+    },
+    #[cfg(target_arch = "x86_64")]
+    MatmulVariant {
+        listed: Variant {
+            name: "avx2_f32_tile4",
+            summary: "a weight row with four activation rows, sixteen chains a pass, so that a loaded weight is used four times",
+            isa: IsaTier::Avx2,
+            layout: "stored",
+            order_class: order::DOT_F32_CHAIN32,
+            rows: (1, 64),
+            source: source!("avx2_f32_tile4.rs"),
+        },
+        activation: Activation::F32,
+        layout: Layout::Stored,
+        unit: 1,
+        kernel: avx2_f32_tile4::kernel,
+    },
+];
+
+static LISTED: LazyLock<Vec<&'static Variant>> = LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).collect());
+
+pub(super) fn listed() -> &'static [&'static Variant] {
+    &LISTED
+}
+
+/// The entry of a listed variant, if it serves the problem.
+pub(super) fn find(variant: &Variant, problem: &MatmulProblem) -> Result<&'static MatmulVariant, PrepareError> {
+    let refuse = |why: String| PrepareError::Unsupported {
+        contract: ID,
+        variant: variant.name.to_owned(),
+        problem: problem.to_problem().to_string(),
+        why,
+    };
+    let entry = VARIANTS
+        .iter()
+        .find(|entry| entry.listed.name == variant.name)
+        .ok_or_else(|| refuse("it is not registered".to_owned()))?;
+    if entry.activation != problem.multiplied() {
+        return Err(refuse(format!("it multiplies {} activations", entry.activation)));
+    }
+    let (fewest, most) = entry.listed.rows;
+    if !(fewest..=most).contains(&(problem.m as u64)) {
+        return Err(refuse(format!("it serves m = {fewest} to {most}")));
+    }
+    Ok(entry)
+}

@@ -1,0 +1,32 @@
+//! The contracts, one folder each.
+
+pub mod matmul;
+pub mod quantise;
+pub mod rms_norm;
+
+use memra_contract::{DType, Tensor, TensorSet};
+
+use crate::contract::{Contract, PrepareError};
+
+/// Every contract, in the order they are listed.
+pub static CONTRACTS: &[&dyn Contract] = &[&quantise::Quantise, &matmul::Matmul, &rms_norm::RmsNorm];
+
+/// An input tensor of the expected type and size.
+pub(crate) fn input<'a>(
+    contract: &'static str,
+    inputs: &'a TensorSet,
+    name: &str,
+    dtype: DType,
+    elements: usize,
+) -> Result<&'a Tensor, PrepareError> {
+    let refuse = |why: String| PrepareError::Input { contract, tensor: name.to_owned(), why };
+    let tensor = inputs.get(name).ok_or_else(|| refuse("is missing".to_owned()))?;
+    if tensor.dtype != dtype || tensor.bytes.len() != elements * dtype.bytes() {
+        return Err(refuse(format!(
+            "holds {} bytes of {}, and {elements} elements of {dtype} are needed",
+            tensor.bytes.len(),
+            tensor.dtype
+        )));
+    }
+    Ok(tensor)
+}

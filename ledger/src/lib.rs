@@ -1,0 +1,1 @@
+//! Receipts, their hash chain, statistics over them, and promotion records.

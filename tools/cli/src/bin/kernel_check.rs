@@ -1,0 +1,2 @@
+//! kernel-check.
+fn main() {}
