@@ -1,0 +1,8 @@
+//! Pages in Markdown.
+
+mod performance;
+mod readme;
+mod text;
+
+pub use performance::performance_md;
+pub use readme::{README_BEGIN, README_END, readme_table, replace_region};

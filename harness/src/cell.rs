@@ -1,0 +1,413 @@
+//! Cells: what is measured, by name. The files under `cells/` are compiled in.
+//!
+//! A cell names a contract, a problem, two arms, the inputs and the state of the caches. The command line may replace the
+//! arms; what makes two results comparable (everything but the arms) stays with the name.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use memra_kernels::registry;
+use serde::{Deserialize, Serialize};
+
+use crate::arm::ArmSpec;
+
+/// Files under `harness/cells`; a test compares the list with the folder.
+const FILES: &[(&str, &str)] = &[
+    ("demo.toml", include_str!("../cells/demo.toml")),
+    ("embed.toml", include_str!("../cells/embed.toml")),
+    ("layers.toml", include_str!("../cells/layers.toml")),
+    ("router.toml", include_str!("../cells/router.toml")),
+    ("small.toml", include_str!("../cells/small.toml")),
+];
+
+/// Most threads a cell may ask for.
+pub const MAX_THREADS: u32 = 1024;
+
+static CATALOGUE: LazyLock<Vec<Cell>> = LazyLock::new(|| match parse_all(FILES) {
+    Ok(cells) => cells,
+    Err(error) => panic!("{error}"),
+});
+
+/// What the caches hold when a launch begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CacheMode {
+    /// Launches go round copies of the weights that together are at least three last-level caches.
+    Rotate,
+    /// Launches run back to back on one copy.
+    Hot,
+}
+
+impl CacheMode {
+    /// Lower-case name, as it stands in receipts.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rotate => "rotate",
+            Self::Hot => "hot",
+        }
+    }
+}
+
+impl fmt::Display for CacheMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A cell as its file states it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cell {
+    /// Name: lower-case letters, digits and hyphens.
+    pub name: String,
+    /// What it is, for people.
+    pub title: String,
+    /// Contract.
+    pub contract: String,
+    /// Problem text.
+    pub problem: String,
+    /// Incumbent, as [`ArmSpec`] text.
+    pub a: String,
+    /// Challenger, as [`ArmSpec`] text.
+    pub b: String,
+    /// Input family.
+    pub family: String,
+    /// Seed of the inputs.
+    pub input_seed: u64,
+    /// State of the caches.
+    pub cache: CacheMode,
+    /// Threads; 0 for all CPUs of the process.
+    pub threads: u32,
+    /// What a budget keeps first: 1 is kept longest.
+    pub priority: u32,
+    /// Weights of a model in the place of generated ones.
+    #[serde(default)]
+    pub weights: Option<ModelTensor>,
+}
+
+/// A tensor of a model that users have under a common name.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelTensor {
+    /// Model: the file is `<model>.gguf` in the models folder.
+    pub model: String,
+    /// Tensor name.
+    pub tensor: String,
+}
+
+/// A cell ready to be handed to another process: weights have a file, arms may have been replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CellSpec {
+    /// Name.
+    pub name: String,
+    /// What it is, for people.
+    pub title: String,
+    /// Contract.
+    pub contract: String,
+    /// Problem text.
+    pub problem: String,
+    /// Incumbent, as [`ArmSpec`] text.
+    pub a: String,
+    /// Challenger, as [`ArmSpec`] text.
+    pub b: String,
+    /// Input family.
+    pub family: String,
+    /// Seed of the inputs.
+    pub input_seed: u64,
+    /// State of the caches.
+    pub cache: CacheMode,
+    /// Threads; 0 for all CPUs of the process.
+    pub threads: u32,
+    /// What a budget keeps first: 1 is kept longest.
+    pub priority: u32,
+    /// Weights from a file in the place of generated ones.
+    pub weights: Option<FileTensor>,
+}
+
+/// A tensor of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileTensor {
+    /// Path of the file. Receipts hold its name only.
+    pub file: PathBuf,
+    /// Tensor name.
+    pub tensor: String,
+}
+
+/// A cell file or a name that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CellError {
+    /// A file is not a cell file.
+    #[error("cells/{file}: {why}")]
+    File {
+        /// The file.
+        file: String,
+        /// What the parser says.
+        why: String,
+    },
+    /// A cell breaks a rule.
+    #[error("cell `{cell}`: {field}: {why}")]
+    Field {
+        /// The cell.
+        cell: String,
+        /// The field.
+        field: &'static str,
+        /// The rule it breaks.
+        why: String,
+    },
+    /// Two cells have one name.
+    #[error("cell `{cell}` stands in {first} and in {second}")]
+    Twice {
+        /// The name.
+        cell: String,
+        /// First file.
+        first: String,
+        /// Second file.
+        second: String,
+    },
+    /// No cell of this name.
+    #[error("no cell `{name}`{hint}; there are {known}")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The nearest name, as a phrase.
+        hint: String,
+        /// All names.
+        known: String,
+    },
+}
+
+/// Every cell, by file and then in file order.
+pub fn cells() -> &'static [Cell] {
+    &CATALOGUE
+}
+
+/// The cell of a name.
+///
+/// # Errors
+/// [`CellError::Unknown`] with the nearest name.
+pub fn cell(name: &str) -> Result<&'static Cell, CellError> {
+    cells().iter().find(|cell| cell.name == name).ok_or_else(|| {
+        let known: Vec<_> = cells().iter().map(|cell| cell.name.as_str()).collect();
+        CellError::Unknown {
+            name: name.to_owned(),
+            hint: registry::nearest(name, known.iter().copied()),
+            known: known.join(", "),
+        }
+    })
+}
+
+/// Parses a cell file and checks every cell of it.
+///
+/// # Errors
+/// [`CellError`] naming the file, or the cell and its field.
+pub fn parse(file: &str, text: &str) -> Result<Vec<Cell>, CellError> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct CellFile {
+        cell: Vec<Cell>,
+    }
+    let parsed: CellFile = toml::from_str(text)
+        .map_err(|error| CellError::File { file: file.to_owned(), why: error.to_string().trim_end().to_owned() })?;
+    for cell in &parsed.cell {
+        cell.check()?;
+    }
+    Ok(parsed.cell)
+}
+
+fn parse_all(files: &[(&str, &str)]) -> Result<Vec<Cell>, CellError> {
+    let mut origin: BTreeMap<String, &str> = BTreeMap::new();
+    let mut all = Vec::new();
+    for (file, text) in files {
+        for cell in parse(file, text)? {
+            if let Some(first) = origin.insert(cell.name.clone(), file) {
+                return Err(CellError::Twice { cell: cell.name, first: first.to_owned(), second: (*file).to_owned() });
+            }
+            all.push(cell);
+        }
+    }
+    Ok(all)
+}
+
+impl Cell {
+    /// The cell with its weights looked for in a folder of models.
+    pub fn spec(&self, models: &Path) -> CellSpec {
+        CellSpec {
+            name: self.name.clone(),
+            title: self.title.clone(),
+            contract: self.contract.clone(),
+            problem: self.problem.clone(),
+            a: self.a.clone(),
+            b: self.b.clone(),
+            family: self.family.clone(),
+            input_seed: self.input_seed,
+            cache: self.cache,
+            threads: self.threads,
+            priority: self.priority,
+            weights: self.weights.as_ref().map(|weights| FileTensor {
+                file: models.join(format!("{}.gguf", weights.model)),
+                tensor: weights.tensor.clone(),
+            }),
+        }
+    }
+
+    fn check(&self) -> Result<(), CellError> {
+        self.spec(Path::new("")).check()?;
+        let is_file_stem = |text: &str| !text.is_empty() && !text.contains(['/', '\\']) && !text.starts_with('.');
+        match &self.weights {
+            Some(weights) if !is_file_stem(&weights.model) => {
+                Err(self.field("weights.model", format!("`{}` is not the name of a model", weights.model)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn field(&self, field: &'static str, why: impl fmt::Display) -> CellError {
+        CellError::Field { cell: self.name.clone(), field, why: why.to_string() }
+    }
+}
+
+impl CellSpec {
+    /// Holds the cell to its rules: names, known contract, problem and family, arms that can be read.
+    ///
+    /// # Errors
+    /// [`CellError::Field`] naming the field.
+    pub fn check(&self) -> Result<(), CellError> {
+        let refuse = |field, why: String| Err(CellError::Field { cell: self.name.clone(), field, why });
+        let is_name =
+            self.name.bytes().next().is_some_and(|first| first.is_ascii_lowercase() || first.is_ascii_digit())
+                && self.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        if !is_name {
+            return refuse("name", "use lower-case letters, digits and hyphens".to_owned());
+        }
+        if self.title.is_empty() {
+            return refuse("title", "is empty".to_owned());
+        }
+        let contract = match registry::contract(&self.contract) {
+            Ok(contract) => contract,
+            Err(error) => return refuse("contract", error.to_string()),
+        };
+        let problem = match self.problem.parse().and_then(|problem| contract.normalise(&problem)) {
+            Ok(problem) => problem,
+            Err(error) => return refuse("problem", error.to_string()),
+        };
+        for (field, text) in [("a", &self.a), ("b", &self.b)] {
+            if let Err(error) = text.parse::<ArmSpec>() {
+                return refuse(field, error.to_string());
+            }
+        }
+        let families = contract.info().families;
+        if !families.iter().any(|(family, _)| *family == self.family) {
+            let hint = registry::nearest(&self.family, families.iter().map(|(family, _)| *family));
+            return refuse("family", format!("contract `{}` has no `{}`{hint}", self.contract, self.family));
+        }
+        if self.threads > MAX_THREADS {
+            return refuse("threads", format!("{} is more than {MAX_THREADS}", self.threads));
+        }
+        if self.priority == 0 {
+            return refuse("priority", "starts at 1".to_owned());
+        }
+        if let Some(weights) = &self.weights
+            && weights.tensor.is_empty()
+        {
+            return refuse("weights.tensor", format!("names no tensor for `{problem}`"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_of_the_folder_is_listed_and_parses() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("cells");
+        let mut present: Vec<String> =
+            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        present.sort();
+        let listed: Vec<_> = FILES.iter().map(|(file, _)| (*file).to_owned()).collect();
+        assert_eq!(present, listed);
+        parse_all(FILES).unwrap();
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn arms_of_every_cell_can_run_its_problem() {
+        for cell in cells() {
+            let contract = registry::contract(&cell.contract).unwrap();
+            let problem = contract.normalise(&cell.problem.parse().unwrap()).unwrap();
+            for text in [&cell.a, &cell.b] {
+                if let ArmSpec::Variant(name) = text.parse().unwrap() {
+                    let variant = registry::variant(contract, &name).unwrap();
+                    let (arch, tier) = (memra_contract::device::HostArch::X86_64, memra_contract::IsaTier::Avx512Vnni);
+                    let key = memra_contract::DeviceKey::Host { arch, tier };
+                    registry::can_run(contract, variant, &problem, key).unwrap();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_demo_is_there_and_cells_with_weights_name_a_file() {
+        let demo = cell("demo").unwrap();
+        assert_eq!((demo.a.as_str(), demo.b.as_str(), demo.threads), ("baseline", "avx2_q8_row", 1));
+        let spec = cell("q8-embed-m1").unwrap().spec(Path::new("models"));
+        let weights = spec.weights.clone().unwrap();
+        assert_eq!(weights.file, Path::new("models").join("smollm2.gguf"));
+        assert_eq!(weights.tensor, "token_embd.weight");
+        let text = serde_json::to_string(&spec).unwrap();
+        assert_eq!(serde_json::from_str::<CellSpec>(&text).unwrap(), spec);
+    }
+
+    #[test]
+    fn a_wrong_name_gets_the_nearest_right_one() {
+        let error = cell("q8-embed-m2").unwrap_err().to_string();
+        assert!(error.contains("did you mean `q8-embed-m1`"), "{error}");
+    }
+
+    const GOOD: &str = r#"
+        [[cell]]
+        name = "one"
+        title = "a cell"
+        contract = "quantise"
+        problem = "m=1,k=64"
+        a = "baseline"
+        b = "default"
+        family = "normal"
+        input_seed = 1
+        cache = "hot"
+        threads = 1
+        priority = 1
+    "#;
+
+    #[test]
+    fn broken_cells_are_refused_with_the_field() {
+        assert_eq!(parse("x.toml", GOOD).unwrap().len(), 1);
+        for (from, to, needle) in [
+            ("\"one\"", "\"One\"", "cell `One`: name"),
+            ("\"a cell\"", "\"\"", "title"),
+            ("\"quantise\"", "\"quantize\"", "did you mean `quantise`"),
+            ("m=1,k=64", "m=1,k=33", "`k`"),
+            ("\"baseline\"", "\"Avx2\"", "cell `one`: a"),
+            ("\"default\"", "\"process:\"", "cell `one`: b"),
+            ("\"normal\"", "\"norml\"", "did you mean `normal`"),
+            ("\"hot\"", "\"cold\"", "cells/x.toml"),
+            ("threads = 1", "threads = 5000", "more than 1024"),
+            ("priority = 1", "priority = 0", "priority"),
+            ("priority = 1", "priority = 1\ncolour = 3", "unknown field `colour`"),
+            ("priority = 1", "", "missing field `priority`"),
+            ("priority = 1", "priority = 1\nweights = { model = \"../x\", tensor = \"t\" }", "weights.model"),
+            ("priority = 1", "priority = 1\nweights = { model = \"x\", tensor = \"\" }", "weights.tensor"),
+            ("priority = 1", "priority = 1\nweights = { model = \"x\", tensor = \"t\", at = 1 }", "unknown field `at`"),
+        ] {
+            let error = parse("x.toml", &GOOD.replace(from, to)).unwrap_err().to_string();
+            assert!(error.contains(needle), "{to}: {error}");
+        }
+        let twice = parse_all(&[("x.toml", GOOD), ("y.toml", GOOD)]).unwrap_err().to_string();
+        assert_eq!(twice, "cell `one` stands in x.toml and in y.toml");
+    }
+}

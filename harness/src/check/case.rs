@@ -1,0 +1,308 @@
+//! What the judges say of a case, computed once and shared by every arm that is checked on it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use memra_contract::digest::Digest;
+use memra_contract::{Problem, ProblemError, TensorSet, Tolerance};
+use memra_kernels::contract::{InputError, PeerReference};
+use memra_kernels::{Contract, Reference};
+use sha2::{Digest as _, Sha256};
+
+use super::compare::{first_non_finite, worst_error};
+
+/// A problem with its inputs, named.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CaseId {
+    /// Problem in canonical text.
+    pub problem: String,
+    /// Input family.
+    pub family: String,
+    /// Seed.
+    pub seed: u64,
+    /// sha256 of the weights, where they come from a file.
+    pub weights: Option<Digest>,
+}
+
+impl fmt::Display for CaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} seed {}", self.problem, self.family, self.seed)?;
+        match &self.weights {
+            Some(weights) => write!(f, " weights {}", weights.short()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A case could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum CaseError {
+    /// The problem is wrong.
+    #[error(transparent)]
+    Problem(#[from] ProblemError),
+    /// The inputs could not be made.
+    #[error(transparent)]
+    Input(#[from] InputError),
+}
+
+/// How far outputs stand from a reference.
+#[derive(Debug, Clone)]
+pub(super) struct ErrorJudgement {
+    /// Largest error, as a fraction of the scale; infinite where an output is not finite.
+    pub(super) worst: f64,
+    /// Largest error that is allowed.
+    pub(super) allowed: f64,
+    /// The worst element, where its error is more than allowed.
+    pub(super) failure: Option<String>,
+}
+
+/// What is known of one set of outputs, whoever made them.
+#[derive(Debug, Clone)]
+pub(super) struct Judged {
+    /// sha256 of the outputs.
+    pub(super) digest: Digest,
+    /// Their error.
+    pub(super) error: ErrorJudgement,
+    /// The first element that is not finite.
+    pub(super) non_finite: Option<String>,
+}
+
+/// A case with its inputs, the outputs of the order class and the f64 reference.
+pub struct JudgedCase {
+    contract: &'static dyn Contract,
+    problem: Problem,
+    id: CaseId,
+    inputs: TensorSet,
+    ordered: TensorSet,
+    ordered_judged: Judged,
+    reference: Reference,
+    tolerance: Tolerance,
+}
+
+impl fmt::Debug for JudgedCase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JudgedCase")
+            .field("contract", &self.contract.info().id)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl JudgedCase {
+    /// Runs both judges on inputs, side by side. `problem` is normalised first.
+    ///
+    /// # Errors
+    /// [`CaseError`] when the problem is not one of the contract.
+    pub fn new(
+        contract: &'static dyn Contract,
+        problem: &Problem,
+        family: &str,
+        seed: u64,
+        weights: Option<Digest>,
+        inputs: TensorSet,
+    ) -> Result<Self, CaseError> {
+        let problem = contract.normalise(problem)?;
+        let tolerance = contract.tolerance(&problem)?;
+        let (ordered, reference) = std::thread::scope(|scope| {
+            let ordered = scope.spawn(|| contract.ordered_outputs(&problem, &inputs));
+            let reference = contract.reference(&problem, &inputs);
+            (ordered.join().unwrap_or_else(|payload| resume_unwind(payload)), reference)
+        });
+        let (ordered, reference) = (ordered?, reference?);
+        let ordered_judged = judge(contract, &ordered, &reference, &tolerance);
+        let id = CaseId { problem: problem.to_string(), family: family.to_owned(), seed, weights };
+        Ok(Self { contract, problem, id, inputs, ordered, ordered_judged, reference, tolerance })
+    }
+
+    /// Generates inputs and runs both judges on them.
+    ///
+    /// # Errors
+    /// [`CaseError`] when the problem or the family is not one of the contract.
+    pub fn generated(
+        contract: &'static dyn Contract,
+        problem: &Problem,
+        family: &str,
+        seed: u64,
+    ) -> Result<Self, CaseError> {
+        let problem = contract.normalise(problem)?;
+        let inputs = contract.inputs(&problem, family, seed)?;
+        Self::new(contract, &problem, family, seed, None, inputs)
+    }
+
+    /// The contract.
+    pub fn contract(&self) -> &'static dyn Contract {
+        self.contract
+    }
+
+    /// The problem, normalised.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// Its name.
+    pub fn id(&self) -> &CaseId {
+        &self.id
+    }
+
+    /// The inputs.
+    pub fn inputs(&self) -> &TensorSet {
+        &self.inputs
+    }
+
+    /// The outputs of the order class: names, types and shapes of every right answer, and its bits.
+    pub fn ordered(&self) -> &TensorSet {
+        &self.ordered
+    }
+
+    pub(super) fn ordered_judged(&self) -> &Judged {
+        &self.ordered_judged
+    }
+
+    /// Judges outputs that differ from those of the order class.
+    pub(super) fn judge(&self, outputs: &TensorSet) -> Judged {
+        judge(self.contract, outputs, &self.reference, &self.tolerance)
+    }
+
+    /// The right answer for a process arm, where the contract has one for the problem. Slow.
+    ///
+    /// # Errors
+    /// [`ProblemError`] when the problem is not one of the contract.
+    pub(super) fn peer_reference(&self) -> Result<Option<PeerReference>, ProblemError> {
+        self.contract.peer_reference(&self.problem, &self.inputs)
+    }
+}
+
+pub(super) fn judge(
+    contract: &dyn Contract,
+    outputs: &TensorSet,
+    reference: &Reference,
+    tolerance: &Tolerance,
+) -> Judged {
+    Judged {
+        digest: outputs_digest(outputs),
+        error: worst_error(&contract.output_values(outputs), reference, tolerance),
+        non_finite: first_non_finite(outputs),
+    }
+}
+
+/// sha256 over names, types, shapes and bytes.
+pub fn outputs_digest(outputs: &TensorSet) -> Digest {
+    let mut hash = Sha256::new();
+    for tensor in outputs.iter() {
+        hash.update(format!("{} {} {:?} {}\n", tensor.name, tensor.dtype, tensor.shape, tensor.bytes.len()));
+        hash.update(&tensor.bytes);
+    }
+    Digest::from_bytes(&hash.finalize().into())
+}
+
+type Committed = BTreeMap<(&'static str, u64), Vec<Arc<JudgedCase>>>;
+
+/// Judged cases of the contracts, kept for the arms that come later.
+#[derive(Debug, Default)]
+pub struct JudgeCache {
+    committed: Mutex<Committed>,
+}
+
+impl JudgeCache {
+    /// The committed cases of a contract under a seed, every family of each; judged side by side by `workers` threads the
+    /// first time they are asked for.
+    ///
+    /// # Errors
+    /// [`CaseError`] when a committed case is not one of the contract.
+    pub fn committed(
+        &self,
+        contract: &'static dyn Contract,
+        seed: u64,
+        workers: usize,
+    ) -> Result<Vec<Arc<JudgedCase>>, CaseError> {
+        // A poisoned lock only says that a judge panicked; what stands in the map is whole.
+        let mut committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (contract.info().id, seed);
+        if let Some(cases) = committed.get(&key) {
+            return Ok(cases.clone());
+        }
+        let mut recipes = Vec::new();
+        for case in &contract.cases().cases {
+            let problem = case.problem()?;
+            recipes.extend(case.families.iter().map(|family| (problem.clone(), family.as_str())));
+        }
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut judged = Vec::new();
+            while let Some((index, (problem, family))) = {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                recipes.get(index).map(|recipe| (index, recipe))
+            } {
+                judged.push((index, JudgedCase::generated(contract, problem, family, seed)));
+            }
+            judged
+        };
+        let mut judged: Vec<_> = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..workers.max(1)).map(|_| scope.spawn(work)).collect();
+            let mut judged = work();
+            for other in others {
+                judged.extend(other.join().unwrap_or_else(|payload| resume_unwind(payload)));
+            }
+            judged
+        });
+        judged.sort_by_key(|(index, _)| *index);
+        let cases = judged.into_iter().map(|(_, case)| case.map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+        committed.insert(key, cases.clone());
+        Ok(cases)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use memra_kernels::registry;
+
+    #[test]
+    fn committed_cases_come_in_order_and_are_judged_once() {
+        let contract = registry::contract("rms_norm").unwrap();
+        let cache = JudgeCache::default();
+        let cases = cache.committed(contract, 3, 3).unwrap();
+        let recipes: Vec<(String, String)> = contract
+            .cases()
+            .cases
+            .iter()
+            .flat_map(|case| {
+                let problem = contract.normalise(&case.problem().unwrap()).unwrap().to_string();
+                case.families.iter().map(move |family| (problem.clone(), family.clone()))
+            })
+            .collect();
+        let judged: Vec<_> = cases.iter().map(|case| (case.id().problem.clone(), case.id().family.clone())).collect();
+        assert_eq!(judged, recipes);
+        let again = cache.committed(contract, 3, 1).unwrap();
+        assert!(cases.iter().zip(&again).all(|(a, b)| Arc::ptr_eq(a, b)));
+        assert!(!Arc::ptr_eq(&cases[0], &cache.committed(contract, 4, 1).unwrap()[0]));
+        for case in &cases {
+            assert!(case.ordered_judged().error.failure.is_none() && case.ordered_judged().non_finite.is_none());
+        }
+    }
+
+    #[test]
+    fn digests_depend_on_form_and_bytes() {
+        use memra_contract::Tensor;
+        let set = |name: &str, shape: &[usize], values: &[f32]| {
+            outputs_digest(&TensorSet::new(vec![Tensor::f32(name, shape, values)]))
+        };
+        let one = set("out", &[2], &[0.0, 1.0]);
+        assert_eq!(one, set("out", &[2], &[0.0, 1.0]));
+        assert_ne!(one, set("out", &[2], &[-0.0, 1.0]));
+        assert_ne!(one, set("out", &[1, 2], &[0.0, 1.0]));
+        assert_ne!(one, set("other", &[2], &[0.0, 1.0]));
+    }
+
+    #[test]
+    fn wrong_cases_are_refused() {
+        let contract = registry::contract("quantise").unwrap();
+        let error = JudgedCase::generated(contract, &"m=1,k=33".parse().unwrap(), "normal", 1).unwrap_err();
+        assert!(error.to_string().contains("`k`"), "{error}");
+        let error = JudgedCase::generated(contract, &"m=1,k=32".parse().unwrap(), "nrmal", 1).unwrap_err();
+        assert!(error.to_string().contains("`nrmal`"), "{error}");
+    }
+}

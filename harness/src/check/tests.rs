@@ -1,0 +1,443 @@
+//! Variants that are wrong in every way the check looks for, and right ones.
+
+use std::sync::{Arc, Mutex};
+
+use memra_contract::device::HostArch;
+use memra_contract::{DeviceKey, IsaTier, Problem, Tensor, TensorSet};
+use memra_kernels::backend::Backend;
+use memra_kernels::backend::host::{HostBackend, Pool};
+use memra_kernels::contract::{PrepareError, Prepared, Variant};
+use memra_kernels::ops::CONTRACTS;
+use memra_kernels::{Contract, registry};
+
+use super::*;
+use crate::arm::KernelArm;
+
+const HIDDEN: usize = 1024;
+
+/// What a fake variant does in a launch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Act {
+    Right,
+    FirstHalf,
+    SecondHalf,
+    Zeros,
+    /// Wrong in one bit of one element.
+    LastBit,
+    /// Wrong in one bit on the given launch and right on all others.
+    Racy(usize),
+    /// One element is this.
+    Element(f32),
+    /// Right but for bytes around the output.
+    Spills,
+    Panics,
+    /// Reads another copy than the one it is given.
+    OnlyCopy(usize),
+    /// Wrong on this number of threads.
+    NotOn(usize),
+    /// An element too few.
+    Short,
+    Refuses,
+    PanicsWhenPrepared,
+}
+
+/// Outputs of all fakes stand in one buffer, as they would in a harness that shares it.
+type Shared = Arc<Mutex<Vec<f32>>>;
+
+struct FakePrepared {
+    act: Act,
+    right: Vec<f32>,
+    out: Shared,
+    launches: usize,
+}
+
+impl Prepared for FakePrepared {
+    fn launch(&mut self, pool: &Pool, copy: usize) {
+        let mut out = self.out.lock().unwrap();
+        let half = HIDDEN / 2;
+        match self.act {
+            Act::FirstHalf => out[..half].copy_from_slice(&self.right[..half]),
+            Act::SecondHalf => out[half..].copy_from_slice(&self.right[half..]),
+            Act::Zeros => out.fill(0.0),
+            Act::Panics => {
+                drop(out);
+                panic!("reads past its input");
+            }
+            _ => out.copy_from_slice(&self.right),
+        }
+        if let Act::Element(value) = self.act {
+            out[7] = value;
+        }
+        let is_wrong = match self.act {
+            Act::LastBit => true,
+            Act::Racy(launch) => self.launches == launch,
+            Act::OnlyCopy(only) => copy != only,
+            Act::NotOn(threads) => pool.threads() == threads,
+            _ => false,
+        };
+        if is_wrong {
+            out[9] = f32::from_bits(out[9].to_bits() ^ 1);
+        }
+        self.launches += 1;
+    }
+
+    fn outputs(&self) -> TensorSet {
+        let out = self.out.lock().unwrap();
+        let len = if self.act == Act::Short { HIDDEN - 1 } else { HIDDEN };
+        TensorSet::new(vec![Tensor::f32("out", &[1, len], &out[..len])])
+    }
+
+    fn poison(&mut self, pattern: u32) {
+        self.out.lock().unwrap().fill(f32::from_bits(pattern));
+    }
+
+    fn guards_hold(&self) -> bool {
+        self.act != Act::Spills
+    }
+
+    fn copy_bytes(&self) -> usize {
+        HIDDEN * 4
+    }
+}
+
+struct FakeBackend {
+    act: Act,
+    out: Shared,
+}
+
+impl Backend for FakeBackend {
+    fn name(&self) -> &'static str {
+        "fake"
+    }
+
+    fn device_key(&self) -> DeviceKey {
+        DeviceKey::Host { arch: HostArch::Other, tier: IsaTier::Scalar }
+    }
+
+    fn prepare(
+        &self,
+        contract: &dyn Contract,
+        variant: &Variant,
+        problem: &Problem,
+        inputs: &TensorSet,
+        _: usize,
+    ) -> Result<Box<dyn Prepared>, PrepareError> {
+        match self.act {
+            Act::Refuses => Err(PrepareError::Unsupported {
+                contract: contract.info().id,
+                variant: variant.name.to_owned(),
+                problem: problem.to_string(),
+                why: "not today".to_owned(),
+            }),
+            Act::PanicsWhenPrepared => panic!("no layout"),
+            act => {
+                let right = contract.ordered_outputs(problem, inputs).unwrap().get("out").unwrap().to_f32();
+                Ok(Box::new(FakePrepared { act, right, out: Arc::clone(&self.out), launches: 0 }))
+            }
+        }
+    }
+}
+
+struct Gate {
+    checker: Checker,
+    case: Arc<JudgedCase>,
+    arm: KernelArm,
+    out: Shared,
+}
+
+impl Gate {
+    fn new(family: &str) -> Self {
+        let contract = registry::contract("rms_norm").unwrap();
+        let problem = Problem::new().with("m", 1).with("hidden", HIDDEN as u64);
+        let case = Arc::new(JudgedCase::generated(contract, &problem, family, 1).unwrap());
+        let arm = KernelArm::explicit(contract, registry::variant(contract, "scalar").unwrap());
+        let checker = Checker::new(CheckPlan::default()).unwrap();
+        Self { checker, case, arm, out: Arc::new(Mutex::new(vec![0.0; HIDDEN])) }
+    }
+
+    fn check(&self, act: Act) -> Checked {
+        let backend = FakeBackend { act, out: Arc::clone(&self.out) };
+        self.checker.check_kernel(&backend, &self.arm, &[Arc::clone(&self.case)], 0)
+    }
+
+    /// The reasons a variant fails for, in the order they were found.
+    fn reasons(&self, act: Act) -> Vec<String> {
+        let checked = self.check(act);
+        assert_eq!(checked.gate.is_passed, checked.passed.is_some());
+        assert_eq!(checked.gate.is_passed, checked.gate.failures.is_empty());
+        checked.gate.failures.into_iter().map(|failure| failure.reason).collect()
+    }
+}
+
+#[test]
+fn a_right_variant_passes_and_the_proof_is_bound_to_it() {
+    let gate = Gate::new("normal");
+    let Checked { gate: record, passed, arm } = gate.check(Act::Right);
+    assert!(record.is_passed && record.failures.is_empty());
+    assert_eq!((record.cases, record.repeats, record.rule.as_str()), (1, 12, "bits"));
+    assert_eq!((record.threads.as_slice(), record.poison.len()), ([1, 2, 3, 7].as_slice(), 2));
+    assert_eq!(record.problems, ["eps=1e-5,hidden=1024,m=1"]);
+    assert_eq!(record.source_sha256, arm.source_sha256);
+    assert!(record.max_error_ppb > 0 && record.max_error_ppb <= record.allowed_error_ppb);
+    let passed = passed.unwrap();
+    assert_eq!((passed.arm(), passed.contract()), ("scalar", "rms_norm"));
+    assert_eq!(passed.source_sha256(), Some(&gate.arm.source_sha256));
+    let (outputs, copy_bytes) = passed.case(gate.case.id()).unwrap();
+    assert_eq!((outputs, copy_bytes), (&outputs_digest(gate.case.ordered()), HIDDEN * 4));
+    assert!(passed.case(&CaseId { seed: 2, ..gate.case.id().clone() }).is_none());
+    // The digest is that of the outputs, not of the run.
+    assert_eq!(gate.check(Act::Right).gate.output_sha256, record.output_sha256);
+}
+
+#[test]
+fn half_writers_that_share_a_buffer_fail_alone_and_in_any_order() {
+    let gate = Gate::new("normal");
+    let orders = [
+        vec![Act::FirstHalf],
+        vec![Act::SecondHalf],
+        vec![Act::FirstHalf, Act::SecondHalf],
+        vec![Act::SecondHalf, Act::FirstHalf],
+        vec![Act::Right, Act::FirstHalf, Act::SecondHalf, Act::Right],
+        vec![Act::Right, Act::SecondHalf, Act::FirstHalf, Act::Right],
+    ];
+    for order in orders {
+        for act in &order {
+            let checked = gate.check(*act);
+            assert_eq!(checked.gate.is_passed, *act == Act::Right, "{act:?} in {order:?}");
+            if *act != Act::Right {
+                let failure = &checked.gate.failures[0];
+                let element = if *act == Act::FirstHalf { HIDDEN / 2 } else { 0 };
+                let detail = format!("out[0, {element}] was not written: it holds the poison 7fc0dead");
+                assert_eq!((failure.reason.as_str(), &failure.detail), ("poison", &detail));
+                assert!(checked.gate.failures.iter().all(|failure| failure.reason != "repeat"));
+            }
+        }
+    }
+}
+
+#[test]
+fn zeros_fail_where_a_plain_tolerance_would_pass() {
+    let gate = Gate::new("small");
+    let right = gate.case.ordered().get("out").unwrap().to_f32();
+    assert!(right.iter().all(|value| value.abs() < 1e-8), "the control: any absolute tolerance passes zeros");
+    assert_eq!(gate.reasons(Act::Zeros), ["bits", "error"]);
+    assert_eq!(Gate::new("normal").reasons(Act::Zeros), ["bits", "error"]);
+}
+
+#[test]
+fn a_racy_variant_is_caught_on_whichever_run_it_slips() {
+    let gate = Gate::new("normal");
+    for launch in 0..12 {
+        let reasons = gate.reasons(Act::Racy(launch));
+        assert_eq!(reasons, ["bits", "repeat"], "launch {launch}");
+    }
+    // One that slips later than the check looks is not caught.
+    assert_eq!(gate.reasons(Act::Racy(12)), Vec::<String>::new());
+}
+
+#[test]
+fn every_other_fault_has_its_reason() {
+    let gate = Gate::new("normal");
+    for (act, reasons) in [
+        (Act::LastBit, vec!["bits"]),
+        (Act::Element(f32::NAN), vec!["bits", "non_finite", "error"]),
+        (Act::Element(f32::INFINITY), vec!["bits", "non_finite", "error"]),
+        (Act::Element(1e9), vec!["bits", "error"]),
+        (Act::Spills, vec!["guard"]),
+        (Act::Panics, vec!["launch"]),
+        (Act::OnlyCopy(0), vec!["bits", "repeat"]),
+        (Act::OnlyCopy(1), vec!["bits", "repeat"]),
+        (Act::NotOn(1), vec!["bits", "repeat"]),
+        (Act::NotOn(7), vec!["bits", "repeat"]),
+        (Act::Short, vec!["bits", "error"]),
+        (Act::Refuses, vec!["launch"]),
+        (Act::PanicsWhenPrepared, vec!["launch"]),
+    ] {
+        assert_eq!(gate.reasons(act), reasons, "{act:?}");
+    }
+    let detail = |act| gate.check(act).gate.failures[0].detail.clone();
+    assert!(detail(Act::Panics).contains("reads past its input"));
+    assert!(detail(Act::Refuses).contains("not today"));
+    assert!(detail(Act::LastBit).starts_with("out[0, 9] is "), "{}", detail(Act::LastBit));
+    assert_eq!(gate.check(Act::NotOn(3)).gate.failures[0].threads, 3);
+}
+
+#[test]
+fn what_is_not_finite_is_refused_even_where_the_order_class_has_it() {
+    let contract = registry::contract("rms_norm").unwrap();
+    let problem = contract.normalise(&Problem::new().with("m", 1).with("hidden", HIDDEN as u64)).unwrap();
+    let mut inputs = contract.inputs(&problem, "normal", 1).unwrap();
+    let mut x = inputs.get("x").unwrap().to_f32();
+    x[3] = f32::NAN;
+    inputs.insert(Tensor::f32("x", &[1, HIDDEN], &x));
+    let mut gate = Gate::new("normal");
+    gate.case = Arc::new(JudgedCase::new(contract, &problem, "normal", 1, None, inputs).unwrap());
+    assert_eq!(gate.reasons(Act::Right), ["non_finite", "error"]);
+}
+
+#[test]
+fn nothing_to_judge_is_no_pass() {
+    let gate = Gate::new("normal");
+    let backend = FakeBackend { act: Act::Right, out: Arc::clone(&gate.out) };
+    let checked = gate.checker.check_kernel(&backend, &gate.arm, &[], 0);
+    assert!(!checked.gate.is_passed && checked.passed.is_none());
+    assert!(checked.gate.failures[0].detail.contains("no case"));
+    for (plan, what) in [
+        (CheckPlan { threads: Vec::new(), ..CheckPlan::default() }, "number of threads"),
+        (CheckPlan { poison: Vec::new(), ..CheckPlan::default() }, "poison"),
+        (CheckPlan { repeats: 0, ..CheckPlan::default() }, "run"),
+    ] {
+        assert_eq!(Checker::new(plan).unwrap_err().to_string(), format!("a check needs at least one {what}"));
+    }
+}
+
+#[test]
+fn a_large_case_runs_as_often_over_all_thread_counts_together() {
+    let mut gate = Gate::new("normal");
+    gate.checker = Checker::new(CheckPlan { large_flops: 0, ..CheckPlan::default() }).unwrap();
+    assert_eq!(gate.check(Act::Right).gate.repeats, 4);
+    assert_eq!(gate.reasons(Act::NotOn(7)), ["bits", "repeat"]);
+    let plan = CheckPlan { large_flops: 0, threads: vec![1, 2], ..CheckPlan::default() };
+    gate.checker = Checker::new(plan).unwrap();
+    assert_eq!(gate.check(Act::Right).gate.repeats, 4);
+    let plan = CheckPlan { large_flops: 0, threads: vec![1], ..CheckPlan::default() };
+    gate.checker = Checker::new(plan).unwrap();
+    assert_eq!(gate.check(Act::Right).gate.repeats, 3);
+}
+
+#[test]
+fn registered_variants_pass_on_their_committed_cases() {
+    let backend = HostBackend::detect();
+    let plan = CheckPlan { threads: vec![1, 3], repeats: 2, ..CheckPlan::default() };
+    let checker = Checker::new(plan).unwrap();
+    let cache = JudgeCache::default();
+    for contract in CONTRACTS.iter().copied() {
+        let all = cache.committed(contract, 42, 2).unwrap();
+        for variant in contract.variants().iter().copied().filter(|variant| {
+            let DeviceKey::Host { tier, .. } = backend.device_key();
+            variant.isa <= tier
+        }) {
+            let mut cases = all.clone();
+            cases.retain(|case| contract.supports(variant, case.problem()).is_ok());
+            let checked = checker.check_kernel(&backend, &KernelArm::explicit(contract, variant), &cases, 0);
+            assert!(checked.passed.is_some(), "{}: {:?}", variant.name, checked.gate.failures);
+            assert_eq!(checked.gate.cases as usize, cases.len());
+        }
+    }
+}
+
+#[cfg(unix)]
+mod processes {
+    use super::*;
+    use crate::process::TensorFolder;
+    use crate::process::tests::{Fake, patient};
+
+    struct Peer {
+        scratch: tempfile::TempDir,
+        case: JudgedCase,
+        tensors: TensorFolder,
+        checker: Checker,
+    }
+
+    impl Peer {
+        fn new(problem: &str) -> Self {
+            let contract = registry::contract("matmul").unwrap();
+            let case = JudgedCase::generated(contract, &problem.parse().unwrap(), "normal", 1).unwrap();
+            let scratch = tempfile::tempdir().unwrap();
+            let tensors = TensorFolder::write(scratch.path(), case.inputs()).unwrap();
+            let peer = Self { scratch, case, tensors, checker: Checker::new(CheckPlan::default()).unwrap() };
+            peer.answers("answer.bin", &peer.right());
+            peer
+        }
+
+        fn right(&self) -> Vec<f32> {
+            self.case.ordered().get("out").unwrap().to_f32()
+        }
+
+        fn answers(&self, file: &str, values: &[f32]) {
+            let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            std::fs::write(self.scratch.path().join(file), bytes).unwrap();
+        }
+
+        fn fake(&self) -> Fake {
+            Fake::new(&self.scratch.path().join("answer.bin"))
+        }
+
+        fn check(&self, fake: &Fake) -> Result<Checked, PeerError> {
+            let options = patient();
+            let check = ProcessCheck { case: &self.case, tensors: &self.tensors, threads: 2, options: &options };
+            self.checker.check_process(&fake.arm("peer"), &check, 4)
+        }
+
+        fn failure(&self, fake: &Fake) -> (String, String) {
+            let checked = self.check(fake).unwrap();
+            assert!(checked.passed.is_none() && !checked.gate.is_passed);
+            let failure = checked.gate.failures[0].clone();
+            (failure.reason, failure.detail)
+        }
+    }
+
+    const PROBLEM: &str = "m=1,k=64,seg=f32:3";
+
+    #[test]
+    fn a_process_within_the_tolerance_of_peers_passes() {
+        let peer = Peer::new(PROBLEM);
+        let nearly: Vec<f32> = peer.right().iter().map(|value| value * 1.000_000_1).collect();
+        peer.answers("answer.bin", &nearly);
+        let checked = peer.check(&peer.fake()).unwrap();
+        let gate = checked.gate;
+        assert!(gate.is_passed, "{:?}", gate.failures);
+        assert_eq!((gate.rule.as_str(), gate.variant.as_str(), gate.repeats), ("error", "fake 1", 3));
+        assert_eq!((gate.replicate, gate.threads.as_slice(), gate.order_class), (4, [2].as_slice(), None));
+        assert!(gate.max_error_ppb > 0 && gate.max_error_ppb <= gate.allowed_error_ppb);
+        assert_eq!((checked.arm.variant.as_str(), checked.arm.about.len()), ("fake 1", 1));
+        let passed = checked.passed.unwrap();
+        assert_eq!((passed.arm(), passed.source_sha256()), ("peer", None));
+        assert_eq!(passed.case(peer.case.id()).unwrap().1, peer.case.inputs().total_bytes());
+    }
+
+    #[test]
+    fn a_process_that_is_wrong_fails_with_the_reason() {
+        let peer = Peer::new(PROBLEM);
+        let mut wrong = peer.right();
+        wrong[1] += 1.0;
+        peer.answers("answer.bin", &wrong);
+        let (reason, detail) = peer.failure(&peer.fake());
+        assert!(reason == "error" && detail.starts_with("value 1 is "), "{reason}: {detail}");
+        wrong[1] = f32::NAN;
+        peer.answers("answer.bin", &wrong);
+        assert_eq!(peer.failure(&peer.fake()).0, "non_finite");
+        peer.answers("answer.bin", &wrong[..2]);
+        let (reason, detail) = peer.failure(&peer.fake());
+        assert!(reason == "launch" && detail.contains("holds 8 bytes, and 12 are needed"), "{detail}");
+        let (reason, detail) = peer.failure(&peer.fake().on("load", "echo no memory in /dev/x >&2; exit 9"));
+        assert!(
+            reason == "launch" && detail.contains("exit status: 9; its last words: no memory in (path)"),
+            "{detail}"
+        );
+        let gone = peer.failure(&peer.fake().on("hello", "exit 1"));
+        assert!(gone.1.contains("starting"), "{}", gone.1);
+    }
+
+    #[test]
+    fn a_process_that_does_not_repeat_itself_fails() {
+        let peer = Peer::new(PROBLEM);
+        let mut other = peer.right();
+        other[2] = f32::from_bits(other[2].to_bits() ^ 1);
+        peer.answers("other.bin", &other);
+        let check = concat!(
+            r#"n=$((n+1)); dir=${line#*'"out":"'}; dir=${dir%%'"'*}; from=$answer; "#,
+            r#"[ $n = 3 ] && from=${answer%answer.bin}other.bin; cp "$from" "$dir/out.bin"; "#,
+            r#"echo '{"ok":true,"outputs":[{"name":"out","dtype":"f32","file":"out.bin"}]}'"#
+        );
+        let (reason, detail) = peer.failure(&peer.fake().on("check", check));
+        assert!(reason == "repeat" && detail.starts_with("run 3 differs from run 1: out[0, 2]"), "{reason}: {detail}");
+    }
+
+    #[test]
+    fn without_a_reference_for_peers_a_process_is_refused() {
+        let peer = Peer::new("m=1,k=64,seg=q8_0:3");
+        let error = peer.check(&peer.fake()).unwrap_err().to_string();
+        assert!(error.contains("`peer` cannot be checked: contract `matmul` has no reference"), "{error}");
+    }
+}

@@ -1,0 +1,158 @@
+//! From the command line to cells.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use memra_contract::{AxisValue, Problem};
+use memra_harness::arm::Commands;
+use memra_harness::cell::{self, CacheMode, CellSpec, FileTensor};
+use memra_harness::weights;
+use memra_kernels::{Contract, registry};
+
+use crate::checkout;
+use crate::cli::{self, RunArguments};
+
+/// The cell that is raced when none is named.
+const DEFAULT_CELL: &str = "demo";
+
+/// The cells of a session, with their files found and their arms replaced.
+///
+/// # Errors
+/// When a name, an arm, a problem or a file is wrong; the message names the nearest right one.
+pub fn cells(arguments: &RunArguments) -> anyhow::Result<Vec<CellSpec>> {
+    if !arguments.arm.is_empty() && arguments.arm.len() != 2 {
+        bail!(
+            "--arm stands {} times: a race has two arms, first the incumbent, then the challenger",
+            arguments.arm.len()
+        );
+    }
+    let mut cells = match &arguments.contract {
+        Some(contract) => vec![given(arguments, contract)?],
+        None => named(arguments)?,
+    };
+    for cell in &mut cells {
+        if let [a, b] = arguments.arm.as_slice() {
+            (cell.a, cell.b) = (a.clone(), b.clone());
+        }
+        if let Some(threads) = arguments.threads {
+            cell.threads = threads;
+        }
+        cell.check()?;
+        if let Some(weights) = &cell.weights
+            && !weights.file.is_file()
+        {
+            bail!(
+                "cell `{}` needs the model file {}: fetch it with tools/fetch-model.sh, or say --models DIR or --weights FILE",
+                cell.name,
+                weights.file.display()
+            );
+        }
+    }
+    Ok(cells)
+}
+
+/// The commands of process arms.
+///
+/// # Errors
+/// When one is not NAME=COMMAND.
+pub fn commands(arguments: &RunArguments) -> anyhow::Result<Commands> {
+    let mut commands = Commands::default();
+    for text in &arguments.process {
+        commands.add(text)?;
+    }
+    Ok(commands)
+}
+
+fn named(arguments: &RunArguments) -> anyhow::Result<Vec<CellSpec>> {
+    let models = models_folder(arguments.models.as_deref());
+    let default = [DEFAULT_CELL.to_owned()];
+    let names = if arguments.cells.is_empty() { &default[..] } else { &arguments.cells };
+    let mut cells = Vec::new();
+    for name in names {
+        if cells.iter().any(|cell: &CellSpec| cell.name == *name) {
+            bail!("cell `{name}` is named twice");
+        }
+        let mut spec = cell::cell(name)?.spec(&models);
+        match (&mut spec.weights, &arguments.weights) {
+            (Some(weights), Some(file)) => {
+                weights.file.clone_from(file);
+                if let Some(tensor) = &arguments.tensor {
+                    weights.tensor.clone_from(tensor);
+                }
+            }
+            (None, Some(_)) => bail!("cell `{name}` has generated weights: --weights is for cells on a model's tensor"),
+            (_, None) => {}
+        }
+        cells.push(spec);
+    }
+    Ok(cells)
+}
+
+fn given(arguments: &RunArguments, contract: &str) -> anyhow::Result<CellSpec> {
+    let [a, b] = arguments.arm.as_slice() else {
+        bail!("a cell given here needs --arm twice: first the incumbent, then the challenger");
+    };
+    let contract = registry::contract(contract)?;
+    let mut problem = arguments.problem.clone().unwrap_or_default();
+    let weights = match (&arguments.weights, &arguments.tensor) {
+        (Some(file), Some(tensor)) => {
+            problem = completed(contract, &problem, file, tensor)?;
+            Some(FileTensor { file: file.clone(), tensor: tensor.clone() })
+        }
+        (Some(file), None) => bail!("--weights {} needs --tensor NAME", file.display()),
+        (None, _) => None,
+    };
+    let family = match (&arguments.family, contract.info().families.first()) {
+        (Some(family), _) => family.clone(),
+        (None, Some((family, _))) => (*family).to_owned(),
+        (None, None) => bail!("contract `{}` has no input family", contract.info().id),
+    };
+    let problem = contract.normalise(&problem.parse()?).context("--problem")?.to_string();
+    let cache = match arguments.cache {
+        Some(cli::CacheMode::Hot) => CacheMode::Hot,
+        Some(cli::CacheMode::Rotate) | None => CacheMode::Rotate,
+    };
+    Ok(CellSpec {
+        name: "given".to_owned(),
+        title: format!("{} {problem}", contract.info().id),
+        contract: contract.info().id.to_owned(),
+        problem,
+        a: a.clone(),
+        b: b.clone(),
+        family,
+        input_seed: 1,
+        cache,
+        threads: 0,
+        priority: 1,
+        weights,
+    })
+}
+
+/// The axes that a stored tensor says, with those that were given.
+fn completed(contract: &dyn Contract, given: &str, file: &Path, tensor: &str) -> anyhow::Result<String> {
+    let tensor = weights::load_tensor(file, tensor)?;
+    let given: Problem = given.parse().context("--problem")?;
+    let mut problem = match contract.info().id {
+        "matmul" => weights::problem_for(&tensor, 1)?,
+        "rms_norm" => {
+            tensor.dims.first().map_or_else(Problem::new, |hidden| Problem::new().with("m", 1).with("hidden", *hidden))
+        }
+        other => bail!("contract `{other}` has no weights that a tensor could be"),
+    };
+    for (axis, value) in given.axes() {
+        problem = match value {
+            AxisValue::Size(size) => problem.with(axis, *size),
+            AxisValue::Word(word) => problem.with_word(axis, word),
+        };
+    }
+    Ok(problem.to_string())
+}
+
+/// `--models`, else the folder `models` of the checkout or of the working folder.
+fn models_folder(given: Option<&Path>) -> PathBuf {
+    match (given, checkout::checkout()) {
+        (Some(folder), _) => folder.to_owned(),
+        (None, Some(checkout)) => checkout.join("models"),
+        (None, None) => PathBuf::from("models"),
+    }
+}

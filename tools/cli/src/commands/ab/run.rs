@@ -1,0 +1,307 @@
+//! `ab run`: one session. The parent process plans, starts a fresh process for every replicate, and alone writes.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::SystemTime;
+
+use anyhow::{Context as _, bail};
+use memra_contract::digest::Digest;
+use memra_harness::cell::{self, CellSpec};
+use memra_harness::lock::DeviceLock;
+use memra_harness::outcome;
+use memra_harness::rig::HostFacts;
+use memra_harness::suite::{self, ReplicateLine, ReplicateSpec};
+use memra_harness::trial::WarmUpLimits;
+use memra_ledger::chain::{ReceiptName, ReceiptWriter};
+use memra_ledger::judge::verdict_body;
+use memra_ledger::record::{Body, CellBody, SessionBody, SessionPlan, VerdictBody};
+use memra_ledger::rigs::RigRegistry;
+
+use super::plan;
+use super::report::{self, Failed, Report};
+use crate::cli::RunArguments;
+use crate::commands::{now, privacy, today};
+use crate::{EXIT_ERROR, checkout, facts, ui};
+
+/// A cell of one replicate with the id of its record.
+type Measured = (Digest, CellBody);
+
+/// Runs the command.
+///
+/// # Errors
+/// Whatever keeps the session from being measured or recorded.
+pub fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
+    if arguments.list {
+        return list(arguments.json);
+    }
+    let cells = plan::cells(arguments)?;
+    let commands = plan::commands(arguments)?;
+    let root = checkout::evidence_root(arguments.root.root.as_deref())?;
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = arguments.threads.unwrap_or(u32::try_from(cpus)?);
+    let host = HostFacts::read(u32::try_from(cpus)?)?;
+    let rig = RigRegistry::builtin()?.describe(host.class, &host.os_release, host.memory_bytes)?;
+    if !rig.is_registered {
+        ui::say(format_args!(
+            "note: this rig is not registered; it stands as {} and stays off tracked boards",
+            rig.label
+        ));
+    }
+    let smallest_ppm = smallest_ppm(arguments.smallest)?;
+    let seed = arguments.seed.unwrap_or_else(seed_of_now);
+    let session = SessionBody {
+        tool: facts::tool(),
+        rig,
+        clock: "free".to_owned(),
+        threads,
+        plan: SessionPlan {
+            stop: "fixed".to_owned(),
+            quads: arguments.quads,
+            aa_blocks: arguments.aa_blocks,
+            replicates: arguments.replicates,
+            seed,
+            smallest_ppm,
+            cells: cells.iter().map(|cell| cell.name.clone()).collect(),
+        },
+        command: command_line(arguments),
+        started_utc: now(),
+    };
+    let _lock = lock()?;
+    let mut spec = ReplicateSpec {
+        cells,
+        replicate: 0,
+        seed,
+        quads: arguments.quads,
+        aa_blocks: arguments.aa_blocks,
+        smallest_ppm,
+        warm_up: WarmUpLimits::default(),
+        local_defaults: checkout::tables(session.rig.class.device_key.parse()?)?.local,
+        commands,
+        scratch: std::env::temp_dir(),
+    };
+    let expected = suite::expected_time(spec.quads, spec.aa_blocks, spec.warm_up);
+    ui::say(format_args!(
+        "{}, {}, {} quads a block, {} A/A blocks: about {:.0} s, longer where an arm is slow",
+        counted(spec.cells.len(), "cell"),
+        counted(arguments.replicates as usize, "replicate"),
+        spec.quads,
+        spec.aa_blocks,
+        expected.as_secs_f64() * spec.cells.len() as f64 * f64::from(arguments.replicates)
+    ));
+    let name = ReceiptName::new(&session.rig.label, &today(), &slug(arguments, &session.plan), &session_id(seed))?;
+    let mut writer = ReceiptWriter::create(&root, &name, privacy())?;
+    writer.append(Body::Session(Box::new(session.clone())))?;
+    let mut written = Written::default();
+    for replicate in 0..session.plan.replicates {
+        spec.replicate = replicate;
+        if session.plan.replicates > 1 {
+            ui::say(format_args!("replicate {} of {}", replicate + 1, session.plan.replicates));
+        }
+        run_replicate(&spec, &mut writer, &mut written)?;
+    }
+    let verdicts = append_verdicts(&spec.cells, &written.cells, smallest_ppm, &mut writer)?;
+    let outcomes: Vec<_> = verdicts.iter().map(|(_, verdict)| verdict.result.verdict).collect();
+    let is_unopened =
+        written.failed.iter().any(|failed| !verdicts.iter().any(|(_, verdict)| verdict.cell == failed.cell));
+    let code = match outcome::exit_code(&outcomes, written.is_gate_failed, false) {
+        outcome::PASSED if is_unopened => EXIT_ERROR,
+        code => code,
+    };
+    let file = writer.name().to_owned();
+    writer.finish(now(), code)?;
+    #[cfg(feature = "boards")]
+    crate::commands::board::refresh(&root)?;
+    report::print(
+        &Report { root: &root, file, session: &session, cells: &written.cells, verdicts, failed: written.failed, code },
+        arguments.json,
+    )?;
+    Ok(code)
+}
+
+#[derive(Default)]
+struct Written {
+    is_gate_failed: bool,
+    cells: Vec<Measured>,
+    failed: Vec<Failed>,
+}
+
+/// Starts a process for one replicate and writes what it finds.
+fn run_replicate(spec: &ReplicateSpec, writer: &mut ReceiptWriter, written: &mut Written) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("path of this program")?;
+    let mut child = Command::new(program)
+        .args(["ab", "replicate"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("process of a replicate")?;
+    // A child that dies early closes its stdin; what it said on stderr and its exit code tell why.
+    if let Some(mut stdin) = child.stdin.take() {
+        let _ = stdin.write_all(serde_json::to_string(spec)?.as_bytes());
+    }
+    let stdout = child.stdout.take().context("output of a replicate")?;
+    let mut gates: Vec<(u32, Digest)> = Vec::new();
+    let mut is_done = false;
+    for line in BufReader::new(stdout).lines() {
+        let line = line.context("output of a replicate")?;
+        match serde_json::from_str(&line).with_context(|| format!("output of a replicate: {line}"))? {
+            ReplicateLine::Gate { local, gate } => {
+                written.is_gate_failed |= !gate.is_passed;
+                for failure in &gate.failures {
+                    ui::say(format_args!(
+                        "check of {}: {}: {}: {}",
+                        gate.variant, failure.case, failure.reason, failure.detail
+                    ));
+                }
+                gates.push((local, writer.append(Body::Gate(gate))?.id));
+            }
+            ReplicateLine::Cell { gate_a, gate_b, mut cell } => {
+                let id = |local: Option<u32>| {
+                    gates.iter().find(|(known, _)| Some(*known) == local).map(|(_, id)| id.clone())
+                };
+                (cell.a.gate, cell.b.gate) = (id(gate_a), id(gate_b));
+                let record = writer.append(Body::Cell(cell.clone()))?;
+                written.cells.push((record.id, *cell));
+            }
+            ReplicateLine::Failed { cell, reason } => {
+                ui::say(format_args!("cell `{cell}`: {reason}"));
+                written.failed.push(Failed { cell, reason });
+            }
+            ReplicateLine::Done => is_done = true,
+        }
+    }
+    let status = child.wait().context("process of a replicate")?;
+    if !status.success() || !is_done {
+        bail!("a replicate ended early ({status}); what it measured stands in {}", writer.name());
+    }
+    Ok(())
+}
+
+fn append_verdicts(
+    cells: &[CellSpec],
+    measured: &[Measured],
+    smallest_ppm: i64,
+    writer: &mut ReceiptWriter,
+) -> anyhow::Result<Vec<(Digest, VerdictBody)>> {
+    let mut verdicts = Vec::new();
+    for cell in cells {
+        let replicates: Vec<_> =
+            measured.iter().filter(|(_, body)| body.cell == cell.name).map(|(id, body)| (id, body)).collect();
+        if let Some(verdict) = verdict_body(&replicates, smallest_ppm) {
+            let record = writer.append(Body::Verdict(Box::new(verdict.clone())))?;
+            verdicts.push((record.id, verdict));
+        }
+    }
+    Ok(verdicts)
+}
+
+/// One session at a time on a device: the lock is the machine's, not the root's.
+fn lock() -> anyhow::Result<DeviceLock> {
+    let path = std::env::temp_dir().join("memra-lab-host.lock");
+    let mut is_said = false;
+    let lock = DeviceLock::acquire(&path, &mut |waiting| {
+        if !is_said {
+            let holder = waiting.holder.map_or_else(String::new, |pid| format!(" (process {pid})"));
+            ui::say(format_args!("waiting for another session on this device{holder}"));
+            is_said = true;
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(lock)
+}
+
+fn smallest_ppm(percent: f64) -> anyhow::Result<i64> {
+    if percent.is_finite() && percent > 0.0 && percent <= 50.0 {
+        return Ok((percent * 10_000.0).round() as i64);
+    }
+    bail!("--smallest {percent}: a percentage above 0 and up to 50 is needed");
+}
+
+fn seed_of_now() -> u64 {
+    let nanoseconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_nanos());
+    (nanoseconds & 0xFFFF_FFFF) as u64
+}
+
+/// 32 hexadecimal digits that no other session has.
+fn session_id(seed: u64) -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_nanos());
+    let digest = facts::sha256(format!("{now} {seed} {}", std::process::id()).as_bytes());
+    digest.as_str()[..32].to_owned()
+}
+
+/// The command line as it stands in the receipt: paths and commands are left out.
+fn command_line(arguments: &RunArguments) -> Vec<String> {
+    let mut line = vec!["ab".to_owned(), "run".to_owned()];
+    line.extend(arguments.cells.iter().cloned());
+    let mut option = |name: &str, value: Option<String>| line.extend(value.map(|value| format!("--{name}={value}")));
+    option("contract", arguments.contract.clone());
+    option("problem", arguments.problem.clone());
+    for arm in &arguments.arm {
+        option("arm", Some(arm.clone()));
+    }
+    option("tensor", arguments.tensor.clone());
+    option("family", arguments.family.clone());
+    option("cache", arguments.cache.map(|cache| cache.name().to_owned()));
+    option("threads", arguments.threads.map(|threads| threads.to_string()));
+    option("quads", Some(arguments.quads.to_string()));
+    option("aa-blocks", Some(arguments.aa_blocks.to_string()));
+    option("replicates", Some(arguments.replicates.to_string()));
+    option("smallest", Some(arguments.smallest.to_string()));
+    line
+}
+
+fn slug(arguments: &RunArguments, plan: &SessionPlan) -> String {
+    let text = arguments.slug.clone().unwrap_or_else(|| plan.cells.join("-"));
+    let words: String = text
+        .to_lowercase()
+        .chars()
+        .map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' })
+        .take(48)
+        .collect();
+    match words.split('-').filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-") {
+        words if words.is_empty() => "session".to_owned(),
+        words => words,
+    }
+}
+
+fn counted(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+fn list(json: bool) -> anyhow::Result<u8> {
+    let cells = cell::cells();
+    if json {
+        let cells: Vec<_> = cells.iter().map(|cell| cell.spec(Path::new("models"))).collect();
+        ui::print_json(&cells)?;
+        return Ok(0);
+    }
+    let rows = cells
+        .iter()
+        .map(|cell| {
+            let arms = format!("{} against {}", cell.b, cell.a);
+            vec![cell.name.clone(), format!("{} {}", cell.contract, cell.problem), cell.cache.name().to_owned(), arms]
+        })
+        .collect();
+    ui::print(ui::table(&["cell", "problem", "cache", "arms"], rows))?;
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_become_parts_per_million() {
+        assert_eq!(smallest_ppm(0.5).unwrap(), 5000);
+        for bad in [0.0, -1.0, 51.0, f64::NAN] {
+            assert!(smallest_ppm(bad).is_err());
+        }
+    }
+
+    #[test]
+    fn sessions_have_ids_of_their_own() {
+        let (a, b) = (session_id(1), session_id(1));
+        assert!(a.len() == 32 && a != b);
+    }
+}

@@ -1,0 +1,143 @@
+//! `kernels`: list what is registered, show one contract or variant, say what would be selected.
+
+use memra_kernels::backend::Backend as _;
+use memra_kernels::backend::host::HostBackend;
+use memra_kernels::ops::CONTRACTS;
+use memra_kernels::{Contract, Variant, registry, select};
+use serde_json::json;
+
+use crate::cli::KernelsCommand;
+use crate::{checkout, ui};
+
+/// Runs a subcommand.
+///
+/// # Errors
+/// When a name is wrong, naming the nearest right one.
+pub fn run(command: &KernelsCommand) -> anyhow::Result<u8> {
+    match command {
+        KernelsCommand::List { json } => list(*json)?,
+        KernelsCommand::Show { name, problem, json } => show(name, problem.as_deref(), *json)?,
+    }
+    Ok(0)
+}
+
+fn describe(contract: &dyn Contract, variant: &Variant) -> serde_json::Value {
+    json!({
+        "contract": contract.info().id,
+        "revision": contract.info().revision,
+        "variant": variant.name,
+        "isa": variant.isa.name(),
+        "layout": variant.layout,
+        "order_class": variant.order_class.id,
+        "rows": [variant.rows.0, variant.rows.1],
+        "source": variant.source.path,
+        "source_sha256": variant.source_sha256(),
+        "summary": variant.summary,
+    })
+}
+
+fn list(json: bool) -> anyhow::Result<()> {
+    let all =
+        || CONTRACTS.iter().flat_map(|contract| contract.variants().iter().map(move |variant| (contract, variant)));
+    if json {
+        return ui::print_json(&all().map(|(contract, variant)| describe(*contract, variant)).collect::<Vec<_>>());
+    }
+    let rows = all()
+        .map(|(contract, variant)| {
+            vec![
+                format!("{}/{}", contract.info().id, variant.name),
+                variant.isa.to_string(),
+                format!("{}-{}", variant.rows.0, variant.rows.1),
+                variant.layout.to_owned(),
+                variant.order_class.id.to_owned(),
+                variant.source_sha256().short().to_owned(),
+            ]
+        })
+        .collect();
+    ui::print(ui::table(&["variant", "isa", "rows", "layout", "order class", "source"], rows))
+}
+
+fn show(name: &str, problem: Option<&str>, json: bool) -> anyhow::Result<()> {
+    let (contract_name, variant_name) = match name.split_once('/') {
+        Some((contract, variant)) => (contract, Some(variant)),
+        None => (name, None),
+    };
+    let contract = registry::contract(contract_name)?;
+    let variant = variant_name.map(|name| registry::variant(contract, name)).transpose()?;
+    let selection = problem.map(|text| selected(contract, text)).transpose()?;
+    if json {
+        let variants: Vec<_> = match variant {
+            Some(variant) => vec![describe(contract, variant)],
+            None => contract.variants().iter().map(|variant| describe(contract, variant)).collect(),
+        };
+        return ui::print_json(&json!({
+            "contract": contract.info().id,
+            "revision": contract.info().revision,
+            "summary": contract.info().summary,
+            "variants": variants,
+            "selection": selection.map(|(problem, selection)| json!({
+                "problem": problem,
+                "variant": selection.variant.name,
+                "reason": selection.reason.text(),
+                "promotion": selection.promotion,
+                "passed_over": selection.passed_over,
+            })),
+        }));
+    }
+    match variant {
+        Some(variant) => show_variant(contract, variant)?,
+        None => show_contract(contract)?,
+    }
+    if let Some((problem, selection)) = selection {
+        ui::print(format_args!("\n{problem}\n  selects {} ({})", selection.variant.name, selection.reason.text()))?;
+        if let Some(promotion) = selection.promotion {
+            ui::print(format_args!("  promoted by {promotion}"))?;
+        }
+        for passed in selection.passed_over {
+            ui::print(format_args!("  passed over: {passed}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn selected(contract: &'static dyn Contract, problem: &str) -> anyhow::Result<(String, select::Selection)> {
+    let key = HostBackend::detect().device_key();
+    let problem = contract.normalise(&problem.parse()?)?;
+    let selection = select::select(contract, &problem, key, &checkout::tables(key)?)?;
+    Ok((problem.to_string(), selection))
+}
+
+fn show_contract(contract: &dyn Contract) -> anyhow::Result<()> {
+    let info = contract.info();
+    ui::print(format_args!("{} revision {}\n  {}", info.id, info.revision, info.summary))?;
+    ui::print("\naxes")?;
+    ui::print(ui::table(
+        &["", ""],
+        info.axes.iter().map(|a| vec![format!("  {}", a.name), a.meaning.to_owned()]).collect(),
+    ))?;
+    ui::print("\ntensors")?;
+    let tensors = info.tensors.iter().map(|t| vec![format!("  {}", t.name), t.role.to_owned(), t.meaning.to_owned()]);
+    ui::print(ui::table(&["", "", ""], tensors.collect()))?;
+    ui::print("\ninput families")?;
+    let families = info.families.iter().map(|(name, meaning)| vec![format!("  {name}"), (*meaning).to_owned()]);
+    ui::print(ui::table(&["", ""], families.collect()))?;
+    ui::print("\nvariants")?;
+    let variants =
+        contract.variants().iter().map(|v| vec![format!("  {}", v.name), v.isa.to_string(), v.summary.to_owned()]);
+    ui::print(ui::table(&["", "", ""], variants.collect()))
+}
+
+fn show_variant(contract: &dyn Contract, variant: &Variant) -> anyhow::Result<()> {
+    ui::print(format_args!("{}/{}\n  {}\n", contract.info().id, variant.name, variant.summary))?;
+    let rows = [
+        ("isa", variant.isa.to_string()),
+        ("rows", format!("{} to {}", variant.rows.0, variant.rows.1)),
+        ("layout", variant.layout.to_owned()),
+        ("order class", variant.order_class.id.to_owned()),
+        ("", variant.order_class.text.to_owned()),
+        ("source", variant.source.path.to_owned()),
+        ("sha256", variant.source_sha256().to_string()),
+    ];
+    let rows = rows.into_iter().map(|(name, value)| vec![format!("  {name}"), value]).collect();
+    ui::print(ui::table(&["", ""], rows))
+}

@@ -1,0 +1,146 @@
+//! The command line as a user meets it: help texts, listings, and errors that name the nearest right thing.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn lab(arguments: &[&str], folder: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_memra-lab"));
+    // A data folder of its own keeps this user's local defaults out.
+    command.args(arguments).current_dir(folder).env("XDG_DATA_HOME", folder).env("COLUMNS", "100");
+    command.output().unwrap()
+}
+
+fn checkout() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn help_of_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut text = String::new();
+    for command in [
+        &[][..],
+        &["ab"],
+        &["ab", "run"],
+        &["ab", "compare"],
+        &["check"],
+        &["kernels"],
+        &["kernels", "list"],
+        &["kernels", "show"],
+        &["receipts"],
+        &["receipts", "verify"],
+        &["receipts", "schema"],
+        &["board"],
+        &["board", "regenerate"],
+        &["promote"],
+        &["ledger"],
+        &["ledger", "list"],
+        &["ledger", "refute"],
+        &["ledger", "gap"],
+        &["doctor"],
+    ] {
+        let output = lab(&[command, &["--help"]].concat(), folder.path());
+        assert!(output.status.success());
+        text.push_str(&format!("$ memra-lab {} --help\n{}\n", command.join(" "), stdout(&output)));
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn listings() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = stdout(&lab(&["kernels", "show", "matmul/scalar_q8"], folder.path()));
+    // The digest changes with the source; everything else is a promise.
+    let text: Vec<_> = text.lines().filter(|line| !line.trim_start().starts_with("sha256")).collect();
+    insta::assert_snapshot!(text.join("\n"));
+    insta::assert_snapshot!(stdout(&lab(&["ab", "run", "--list"], folder.path())));
+    let listed: serde_json::Value =
+        serde_json::from_str(&stdout(&lab(&["kernels", "list", "--json"], folder.path()))).unwrap();
+    let listed = listed.as_array().unwrap();
+    assert!(listed.len() >= 10);
+    for variant in listed {
+        for field in ["contract", "revision", "variant", "isa", "layout", "order_class", "source", "source_sha256"] {
+            assert!(!variant[field].is_null(), "{variant} has no {field}");
+        }
+    }
+}
+
+#[test]
+fn wrong_names_are_answered_with_the_nearest_right_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, wanted) in [
+        (&["ab", "run", "demmo"][..], "did you mean `demo`"),
+        (&["check", "matmull"], "did you mean `matmul`"),
+        (&["check", "matmul/avx2_row"], "did you mean `avx2_q8_row`"),
+        (&["kernels", "show", "rmsnorm"], "did you mean `rms_norm`"),
+        (&["kernels", "show", "matmul", "--problem", "m=1,k=33,seg=q8_0:4"], "multiple of 32"),
+        (&["ab", "run", "demo", "--arm", "baseline", "--arm", "scalar_q9"], "did you mean `scalar_q8`"),
+        (&["ab", "run", "demo", "--arm", "baseline"], "two arms"),
+        (
+            &["ab", "run", "--contract", "matmul", "--arm", "a", "--arm", "b", "--problem", "m=1,k=32"],
+            "needs the axis `seg`",
+        ),
+        (&["ab", "run", "demo", "--smallest", "0"], "percentage above 0"),
+        (&["check", "matmul", "--weights", "nowhere.gguf"], "nowhere.gguf"),
+        (&["ab", "compare", "x", "y"], "FILE#RECORD"),
+        (&["promote", "x", "--rows", "1", "--local"], "`x`"),
+        (&["promote", "receipts/a/b.jsonl#000000000000", "--rows", "0", "--local"], "MIN-MAX"),
+    ] {
+        let output = lab(arguments, folder.path());
+        let said = stderr(&output);
+        assert!(said.contains(wanted), "{arguments:?} says {said}");
+        assert!(!output.status.success());
+    }
+}
+
+#[test]
+fn an_empty_root_is_sound_and_has_an_empty_board() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().to_str().unwrap();
+    let output = lab(&["receipts", "verify", "--root", root], folder.path());
+    assert!(output.status.success() && stdout(&output).contains("0 files"), "{output:?}");
+    assert!(lab(&["board", "regenerate", "--root", root], folder.path()).status.success());
+    assert!(lab(&["board", "regenerate", "--check", "--root", root], folder.path()).status.success());
+    let page = std::fs::read_to_string(folder.path().join("PERFORMANCE.md")).unwrap();
+    assert!(page.contains("not measured"), "{page}");
+}
+
+#[test]
+fn check_ends_with_passed_and_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = lab(&["check", "quantise", "--json", "--seeds", "1", "--threads", "1,2"], folder.path());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    let object: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(object["passed"].as_u64().unwrap() >= 40);
+    assert_eq!(object["failed"], 0);
+    let end: Vec<_> = text.lines().rev().take(3).collect();
+    assert!(end[1].contains("\"failed\"") && end[2].contains("\"passed\""), "{end:?}");
+}
+
+#[test]
+fn the_schema_is_the_published_one() {
+    let published = std::fs::read_to_string(checkout().join("ledger/schema/receipt.schema.json")).unwrap();
+    assert_eq!(stdout(&lab(&["receipts", "schema"], checkout())), published);
+}
+
+#[test]
+fn doctor_knows_this_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = lab(&["doctor", "--json"], folder.path());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let object: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert!(object["device_key"].as_str().unwrap().starts_with("host-"));
+    assert!(object["variants_here"].as_u64().unwrap() >= 4);
+    assert!(lab(&["doctor"], folder.path()).status.success());
+}
