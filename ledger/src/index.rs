@@ -1,7 +1,7 @@
 //! The index of the receipt files of a root: `receipts/index.json`.
 //!
-//! It holds the number of records and the last id of every file, so that a file that was removed or cut is noticed. It is
-//! generated; equal files give equal bytes.
+//! It holds the number of records and the last id of every file, so that a file that was removed or cut is noticed. It
+//! is generated; equal files give equal bytes.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! What follows from raw slots: the result of a cell, and the verdict over replicates.
 //!
-//! The harness writes what these functions give, and a reader of a receipt calls them again and compares. They are pure,
-//! and every number after an estimate is computed from the integers that are recorded.
+//! The harness writes what these functions give, and a reader of a receipt calls them again and compares. They are
+//! pure, and every number after an estimate is computed from the integers that are recorded.
 
 mod block;
 mod pool;

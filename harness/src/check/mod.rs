@@ -12,6 +12,9 @@ mod failures;
 mod kernel;
 mod passed;
 mod process;
+#[cfg(test)]
+#[cfg(unix)]
+mod process_tests;
 mod summary;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Receipt files: one record a line, each line naming the digest of the line before it.
 //!
-//! A file is only ever appended to. The writer checks every line for private facts before it leaves the process, and the
-//! reader refuses a line that differs from what was written by as little as a digit.
+//! A file is only ever appended to. The writer checks every line for private facts before it leaves the process, and
+//! the reader refuses a line that differs from what was written by as little as a digit.
 
 mod line;
 mod name;

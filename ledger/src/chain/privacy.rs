@@ -50,8 +50,8 @@ impl PrivacyLint {
     /// A lint that looks for absolute paths and for these two names.
     ///
     /// Names are found as whole words in any case; of a host name with dots the first label is looked for too. Names
-    /// shorter than three characters and common ones (`root`, `ubuntu`, `localhost` and their like) tell nothing and are
-    /// not looked for.
+    /// shorter than three characters and common ones (`root`, `ubuntu`, `localhost` and their like) tell nothing and
+    /// are not looked for.
     pub fn new(host: Option<&str>, user: Option<&str>) -> Self {
         let mut names: Vec<(&'static str, String)> = Vec::new();
         let mut add = |what: &'static str, name: &str| {

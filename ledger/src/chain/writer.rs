@@ -92,7 +92,8 @@ pub enum WriteError {
     /// The file would grow too large.
     #[error(
         "{file}: {kind} record of {line_bytes} bytes not written: the file holds {bytes} bytes and a session may hold \
-         {limit} (the last {RESERVED_BYTES} of {MAX_SESSION_BYTES} are kept for its end); plan fewer quads, cells or replicates"
+         {limit} (the last {RESERVED_BYTES} of {MAX_SESSION_BYTES} are kept for its end); plan fewer quads, cells \
+         or replicates"
     )]
     TooLarge {
         /// Path below the root.

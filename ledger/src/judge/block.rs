@@ -32,7 +32,8 @@ pub struct BlockFault {
     pub message: String,
 }
 
-/// The seed of the orders of one block of a cell: draw number `block + 1` of [`SplitMix64`] seeded with the cell's seed.
+/// The seed of the orders of one block of a cell: draw number `block + 1` of [`SplitMix64`] seeded with the cell's
+/// seed.
 ///
 /// Block 0 is the A/B block, block `j + 1` is A/A block `j`, so the orders of the A/B block do not depend on how many
 /// A/A blocks there are.

@@ -170,7 +170,8 @@ pub struct Slots {
     pub elapsed_ns: Vec<u64>,
 }
 
-/// What was observed during a quad, read before and after it.
+/// What was observed around a quad: the system counts time in steps of 10 ms, so the values are those of the window of at
+/// least 100 ms that the quad lies in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QuadObservation {
     /// Time the hypervisor gave to others, in parts per million of the CPUs' time; `null` where the system does not say.
@@ -243,7 +244,7 @@ pub struct CellResult {
     pub verdict: Verdict,
     /// Whether the band rests on fewer than 22 A/A blocks.
     pub is_provisional: bool,
-    /// Why the cell is void or incomparable; empty otherwise.
+    /// Why the cell is void, incomparable or without an estimate; empty otherwise.
     pub reasons: Vec<String>,
 }
 

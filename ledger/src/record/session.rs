@@ -13,7 +13,7 @@ pub struct SessionBody {
     pub rig: Rig,
     /// Clock regime: `free` where the lab does not lock clocks.
     pub clock: String,
-    /// Threads every kernel arm runs on.
+    /// Threads of the cells that do not name a number of their own.
     pub threads: u32,
     /// What was declared before the first slot.
     pub plan: SessionPlan,

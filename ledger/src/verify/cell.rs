@@ -39,7 +39,6 @@ fn check_plan(cell: &CellBody, session: &SessionBody, earlier: &[Record], checks
     let (device, class) = (&cell.key.device_key, &session.rig.class.device_key);
     checks.equal("key.device_key", device, class, "the rig of the session is");
     checks.equal("key.clock", &cell.key.clock, &session.clock, "the session says");
-    checks.equal("key.threads", &cell.key.threads, &session.threads, "the session says");
     let is_repeated = earlier.iter().any(|record| match &record.body {
         Body::Cell(other) => {
             (&other.cell, other.replicate) == (&cell.cell, cell.replicate)

@@ -64,7 +64,6 @@ fn a_rewritten_chain_still_has_to_add_up() {
         (12, set("/replicate", 0.into()), "13: a.gate: "),
         (3, set("/key/device_key", "host-x".into()), "4: key.device_key: is host-x, the rig of the session is "),
         (3, set("/key/clock", "locked".into()), "4: key.clock: is locked, the session says free"),
-        (3, set("/key/threads", 3.into()), "4: key.threads: is 3, the session says 2"),
         (1, set("/is_passed", false.into()), "2: is_passed: is false with 0 failures"),
         (1, set("/is_passed", false.into()), "4: a.gate: "),
         (1, set("/cases", 0.into()), "2: cases: is 0 in a passed gate"),

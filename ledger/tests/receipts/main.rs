@@ -14,7 +14,8 @@ use memra_ledger::record::VoidQuad;
 use memra_ledger::synthetic::{Synthetic, SyntheticCell};
 use memra_ledger::verify::{Problem, verify_root};
 
-/// A small session with all that a session may hold: several cells and replicates, voids, a failed gate, an unsteady cell.
+/// A small session with all that a session may hold: several cells and replicates, voids, a failed gate, an
+/// unsteady cell.
 fn session() -> Synthetic {
     let void = VoidQuad { quad: 3, reason: "clock".to_owned(), blamed: Some("B".to_owned()) };
     let cells = vec![

@@ -19,7 +19,8 @@ proptest! {
         smallest_ppm in 0_i64..20_000,
         cells in prop::collection::vec((-40_000_i64..40_000, 0_i64..30_000, any::<[bool; 2]>(), 0_u32..8), 1..4),
     ) {
-        let cells = cells.into_iter().enumerate().map(|(index, (theta_ppm, noise_ppm, [is_gate_passed, is_steady], voids))| {
+        let cells = cells.into_iter().enumerate().map(|(index, (theta_ppm, noise_ppm, gates, voids))| {
+            let [is_gate_passed, is_steady] = gates;
             let mut cell = SyntheticCell { theta_ppm, noise_ppm, is_gate_passed, is_steady,
                 ..SyntheticCell::named(&format!("cell-{index}")) };
             for quad in 0..voids.min(quads) {

@@ -249,6 +249,15 @@ pub enum ReceiptsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Enter a session that did not come to its end into the index, so that it counts as evidence.
+    Enter {
+        /// The receipt file, below the root.
+        #[arg(value_name = "FILE")]
+        file: String,
+        /// Root of the file.
+        #[command(flatten)]
+        root: RootArguments,
+    },
     /// Print the JSON Schema of a record.
     Schema,
 }

@@ -28,11 +28,13 @@ pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print(serde_json::to_string_pretty(value)?)
 }
 
-/// A borderless table; columns whose header starts with `>` are set to the right.
+/// A borderless table; columns whose header starts with `>` are set to the right. Empty headers are left out.
 pub fn table(header: &[&str], rows: Vec<Vec<String>>) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(header.iter().map(|name| name.trim_start_matches('>')).collect::<Vec<_>>());
+    if header.iter().any(|name| !name.is_empty()) {
+        table.set_header(header.iter().map(|name| name.trim_start_matches('>')).collect::<Vec<_>>());
+    }
     table.add_rows(rows);
     for (name, column) in header.iter().zip(table.column_iter_mut()) {
         column.set_padding((0, 2));

@@ -16,6 +16,12 @@ use crate::{EXIT_INTEGRITY, checkout, facts, ui};
 pub fn run(command: &ReceiptsCommand) -> anyhow::Result<u8> {
     match command {
         ReceiptsCommand::Verify { root, json } => verify(root, *json),
+        ReceiptsCommand::Enter { file, root } => {
+            let root = checkout::evidence_root(root.root.as_deref())?;
+            memra_ledger::index::enter_file(&root, file)?;
+            ui::print(format_args!("entered {file}"))?;
+            Ok(0)
+        }
         ReceiptsCommand::Schema => {
             ui::print(memra_ledger::schema::receipt_schema_text().trim_end())?;
             Ok(0)

@@ -25,7 +25,7 @@ struct Recorded {
 ///
 /// # Errors
 /// When a citation does not lead to a cell.
-pub fn run(a: &str, b: &str, root: Option<&Path>, json: bool) -> anyhow::Result<u8> {
+pub(super) fn run(a: &str, b: &str, root: Option<&Path>, json: bool) -> anyhow::Result<u8> {
     let root = checkout::evidence_root(root)?;
     let (a, b) = (recorded(&root, a)?, recorded(&root, b)?);
     let reasons = reasons(&a, &b);

@@ -19,7 +19,7 @@ const DEFAULT_CELL: &str = "demo";
 ///
 /// # Errors
 /// When a name, an arm, a problem or a file is wrong; the message names the nearest right one.
-pub fn cells(arguments: &RunArguments) -> anyhow::Result<Vec<CellSpec>> {
+pub(super) fn cells(arguments: &RunArguments) -> anyhow::Result<Vec<CellSpec>> {
     if !arguments.arm.is_empty() && arguments.arm.len() != 2 {
         bail!(
             "--arm stands {} times: a race has two arms, first the incumbent, then the challenger",
@@ -55,7 +55,7 @@ pub fn cells(arguments: &RunArguments) -> anyhow::Result<Vec<CellSpec>> {
 ///
 /// # Errors
 /// When one is not NAME=COMMAND.
-pub fn commands(arguments: &RunArguments) -> anyhow::Result<Commands> {
+pub(super) fn commands(arguments: &RunArguments) -> anyhow::Result<Commands> {
     let mut commands = Commands::default();
     for text in &arguments.process {
         commands.add(text)?;

@@ -11,36 +11,36 @@ use crate::ui;
 
 /// A cell that could not be raced, and why.
 #[derive(Debug, Clone, Serialize)]
-pub struct Failed {
+pub(super) struct Failed {
     /// Name of the cell.
-    pub cell: String,
+    pub(super) cell: String,
     /// Why.
-    pub reason: String,
+    pub(super) reason: String,
 }
 
 /// A finished session.
-pub struct Report<'a> {
+pub(super) struct Report<'a> {
     /// Evidence root.
-    pub root: &'a Path,
+    pub(super) root: &'a Path,
     /// Receipt file below the root.
-    pub file: String,
+    pub(super) file: String,
     /// Its first record.
-    pub session: &'a SessionBody,
+    pub(super) session: &'a SessionBody,
     /// Cells of all replicates.
-    pub cells: &'a [(Digest, CellBody)],
+    pub(super) cells: &'a [(Digest, CellBody)],
     /// Verdicts with the ids of their records.
-    pub verdicts: Vec<(Digest, VerdictBody)>,
+    pub(super) verdicts: Vec<(Digest, VerdictBody)>,
     /// Cells without a result.
-    pub failed: Vec<Failed>,
+    pub(super) failed: Vec<Failed>,
     /// Exit code.
-    pub code: u8,
+    pub(super) code: u8,
 }
 
 /// Prints it.
 ///
 /// # Errors
 /// The system's error when stdout is gone.
-pub fn print(report: &Report<'_>, json: bool) -> anyhow::Result<()> {
+pub(super) fn print(report: &Report<'_>, json: bool) -> anyhow::Result<()> {
     if json { print_json(report) } else { print_text(report) }
 }
 

@@ -4,19 +4,20 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, bail};
 use memra_contract::digest::Digest;
 use memra_harness::cell::{self, CellSpec};
 use memra_harness::lock::DeviceLock;
+use memra_harness::observe::{Observer, observe_quads};
 use memra_harness::outcome;
 use memra_harness::rig::HostFacts;
 use memra_harness::suite::{self, ReplicateLine, ReplicateSpec};
 use memra_harness::trial::WarmUpLimits;
 use memra_ledger::chain::{ReceiptName, ReceiptWriter};
 use memra_ledger::judge::verdict_body;
-use memra_ledger::record::{Body, CellBody, SessionBody, SessionPlan, VerdictBody};
+use memra_ledger::record::{Body, CellBody, QuadObservation, SessionBody, SessionPlan, VerdictBody};
 use memra_ledger::rigs::RigRegistry;
 
 use super::plan;
@@ -25,6 +26,11 @@ use crate::cli::RunArguments;
 use crate::commands::{now, privacy, today};
 use crate::{EXIT_ERROR, checkout, facts, ui};
 
+/// How long a session waits for other processes to leave the CPUs before each replicate.
+const QUIET_PATIENCE: Duration = Duration::from_secs(60);
+/// Time over which their use of the CPUs is judged.
+const QUIET_WINDOW: Duration = Duration::from_millis(500);
+
 /// A cell of one replicate with the id of its record.
 type Measured = (Digest, CellBody);
 
@@ -32,7 +38,7 @@ type Measured = (Digest, CellBody);
 ///
 /// # Errors
 /// Whatever keeps the session from being measured or recorded.
-pub fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
+pub(super) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
     if arguments.list {
         return list(arguments.json);
     }
@@ -99,6 +105,7 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
         if session.plan.replicates > 1 {
             ui::say(format_args!("replicate {} of {}", replicate + 1, session.plan.replicates));
         }
+        wait_for_quiet(cpus);
         run_replicate(&spec, &mut writer, &mut written)?;
     }
     let verdicts = append_verdicts(&spec.cells, &written.cells, smallest_ppm, &mut writer)?;
@@ -125,6 +132,29 @@ struct Written {
     is_gate_failed: bool,
     cells: Vec<Measured>,
     failed: Vec<Failed>,
+}
+
+/// Waits, for a while, until other processes leave the CPUs alone. Whether they did is judged quad by quad all the same.
+fn wait_for_quiet(cpus: usize) {
+    let mut observer = Observer::new(Instant::now());
+    let until = Instant::now() + QUIET_PATIENCE;
+    let mut is_said = false;
+    let mut before = observer.observe();
+    while Instant::now() < until {
+        std::thread::sleep(QUIET_WINDOW);
+        let after = observer.observe();
+        let (observed, _) = observe_quads(&[before, after.clone()]);
+        before = after;
+        // The share is of all CPUs; a tenth of one is quiet.
+        let is_quiet = |quad: &QuadObservation| quad.foreign_ppm.is_none_or(|ppm| ppm as usize * cpus < 100_000);
+        if observed.iter().all(is_quiet) {
+            return;
+        }
+        if !is_said {
+            ui::say(format_args!("waiting for other processes to leave the CPUs"));
+            is_said = true;
+        }
+    }
 }
 
 /// Starts a process for one replicate and writes what it finds.
