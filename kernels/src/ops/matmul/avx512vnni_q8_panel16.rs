@@ -24,7 +24,7 @@ const BLOCK_BYTES: usize = ROWS * QUANT_BLOCK;
 /// Bytes of one block of a panel's scales.
 const SCALE_BYTES: usize = ROWS * 2;
 /// How far ahead of its use a quant is asked for.
-const AHEAD_BYTES: usize = 4096;
+const AHEAD_BYTES: usize = 16_384;
 
 #[expect(unsafe_code, reason = "SIMD module")]
 pub(super) fn kernel(operands: &Operands<'_>, weight: &PackedSegment, rows: Range<usize>, out: &mut Part<'_, f32>) {
@@ -138,7 +138,7 @@ impl Tile<'_> {
             let mut others = [_mm512_setzero_si512(); T];
             for g in 0..8 {
                 let w = _mm512_loadu_si512(quants.add(g * 64).cast());
-                if T == 1 {
+                if self.first == 0 {
                     _mm_prefetch::<_MM_HINT_T0>(quants.wrapping_add(g * 64 + AHEAD_BYTES).cast());
                 }
                 for t in 0..T {

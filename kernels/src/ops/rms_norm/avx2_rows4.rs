@@ -1,5 +1,6 @@
-//! Four rows: the last steps of the pair tree, the root and the division are done for four rows in one vector, and a loaded
-//! weight serves all four.
+//! Four rows: the last steps of the pair tree, the root and the division are done for four rows in one vector, so that their
+//! latency is paid once. Each row is then scaled by itself: rows side by side would alias in the cache where a row is a
+//! multiple of 4 KiB.
 
 use std::arch::x86_64::{
     __m128, __m256, __m256i, _mm_add_ps, _mm_div_ps, _mm_movehl_ps, _mm_movelh_ps, _mm_set1_ps, _mm_sqrt_ps,
@@ -15,49 +16,52 @@ const ROWS: usize = 4;
 #[expect(unsafe_code, reason = "SIMD module")]
 pub(super) fn kernel(operands: &Operands<'_>, out: &mut [f32]) {
     let hidden = operands.hidden;
-    let mut groups = operands.x.chunks(ROWS * hidden).zip(out.chunks_mut(ROWS * hidden));
-    groups.by_ref().for_each(|(x, out)| {
-        let rows = x.len() / hidden;
-        // The last group may be short: its last row stands in for the missing ones, whose results are not stored.
-        let row = |i: usize| &x[i.min(rows - 1) * hidden..][..hidden];
-        // SAFETY: the backend runs this variant only where the CPU has the avx2 tier; all rows have `hidden` elements.
-        unsafe { group([row(0), row(1), row(2), row(3)], operands, out) };
-    });
+    assert!(operands.weight.len() >= hidden && operands.x.len() == out.len());
+    for (x, out) in operands.x.chunks(ROWS * hidden).zip(out.chunks_mut(ROWS * hidden)) {
+        // SAFETY: the backend runs this variant only where the CPU has the avx2 tier; `x` and `out` hold as many rows of
+        // `hidden` elements as the group is for, and the weight is as long as a row.
+        unsafe {
+            match x.len() / hidden {
+                1 => group::<1>(x, operands, out),
+                2 => group::<2>(x, operands, out),
+                3 => group::<3>(x, operands, out),
+                _ => group::<ROWS>(x, operands, out),
+            }
+        }
+    }
 }
 
-/// Four rows; as many as `out` holds are stored.
+/// `R` rows, at most four.
+///
+/// # Safety
+/// The CPU has the tier; `x` and `out` hold `R` rows, and the weight one.
 #[expect(unsafe_code, reason = "SIMD module")]
 #[target_feature(enable = "avx2,fma")]
-fn group(x: [&[f32]; ROWS], operands: &Operands<'_>, out: &mut [f32]) {
+unsafe fn group<const R: usize>(x: &[f32], operands: &Operands<'_>, out: &mut [f32]) {
     let hidden = operands.hidden;
-    let stored = out.len() / hidden;
     let mut quarters = [_mm_set1_ps(0.0); ROWS];
-    for (row, quarter) in quarters.iter_mut().enumerate() {
-        // A short group repeats its last row, and so do its sums.
-        *quarter = if row < stored { four_chains(x[row]) } else { _mm_set1_ps(0.0) };
+    for (row, quarter) in quarters.iter_mut().enumerate().take(R) {
+        *quarter = four_chains(&x[row * hidden..][..hidden]);
     }
-    let sum = add_lanes(quarters);
-    let mean = _mm_div_ps(sum, _mm_set1_ps(hidden as f32));
+    let mean = _mm_div_ps(add_lanes(quarters), _mm_set1_ps(hidden as f32));
     let root = _mm_sqrt_ps(_mm_add_ps(mean, _mm_set1_ps(operands.epsilon)));
     let mut factors = [0.0_f32; ROWS];
     // SAFETY: the array holds four elements.
     unsafe { _mm_storeu_ps(factors.as_mut_ptr(), _mm_div_ps(_mm_set1_ps(1.0), root)) };
     let whole = hidden / 8 * 8;
-    assert!(operands.weight.len() >= hidden && stored <= ROWS);
-    let spread: [__m256; ROWS] = factors.map(|factor| _mm256_set1_ps(factor));
-    for at in (0..whole).step_by(8) {
-        // SAFETY: eight elements from `at` lie inside the weight and inside every row of `x` and `out`.
-        unsafe {
-            let weight = _mm256_loadu_ps(operands.weight.as_ptr().add(at));
-            for row in 0..stored {
-                let y = _mm256_mul_ps(_mm256_loadu_ps(x[row].as_ptr().add(at)), spread[row]);
-                _mm256_storeu_ps(out.as_mut_ptr().add(row * hidden + at), _mm256_mul_ps(y, weight));
+    for (row, factor) in factors.iter().enumerate().take(R) {
+        let (x, out) = (&x[row * hidden..][..hidden], &mut out[row * hidden..][..hidden]);
+        let spread = _mm256_set1_ps(*factor);
+        for at in (0..whole).step_by(8) {
+            // SAFETY: eight elements from `at` lie inside the weight and inside the row of `x` and of `out`.
+            unsafe {
+                let y = _mm256_mul_ps(_mm256_loadu_ps(x.as_ptr().add(at)), spread);
+                let y = _mm256_mul_ps(y, _mm256_loadu_ps(operands.weight.as_ptr().add(at)));
+                _mm256_storeu_ps(out.as_mut_ptr().add(at), y);
             }
         }
-    }
-    for row in 0..stored {
         for i in whole..hidden {
-            out[row * hidden + i] = (x[row][i] * factors[row]) * operands.weight[i];
+            out[i] = (x[i] * factor) * operands.weight[i];
         }
     }
 }

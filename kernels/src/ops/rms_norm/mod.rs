@@ -113,7 +113,7 @@ pub static VARIANTS: &[RmsNormVariant] = &[
     #[cfg(target_arch = "x86_64")]
     variant!(
         "avx2_rows4",
-        "four rows: their sums are reduced and rooted together, a loaded weight is used four times",
+        "four rows: their sums are reduced and rooted together in one vector",
         IsaTier::Avx2,
         4,
         "avx2_rows4.rs",
