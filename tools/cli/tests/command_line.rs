@@ -129,6 +129,56 @@ fn check_ends_with_passed_and_failed() {
 }
 
 #[test]
+fn a_session_prints_one_object_and_leaves_a_receipt_that_verifies() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().to_str().unwrap();
+    let arguments = ["ab", "run", "demo", "--arm", "baseline", "--arm", "scalar_q8", "--quads", "6", "--aa-blocks", "1"];
+    let output = lab(&[&arguments[..], &["--json", "--seed", "7", "--root", root]].concat(), folder.path());
+    let object: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    for field in ["arms", "medians_ns", "delta", "interval", "band", "mde", "verdict", "receipt"] {
+        assert!(object.get(field).is_some(), "no {field} in {object}");
+    }
+    assert_eq!(object["arms"]["a"]["variant"], "scalar_q8");
+    // What the machine was doing decides the verdict; that the code follows from it does not depend on the machine.
+    let code = match object["verdict"].as_str().unwrap() {
+        "FASTER" | "EQUIVALENT" => 0,
+        "SLOWER" => 10,
+        "UNDECIDED" => 11,
+        "VOID" => 12,
+        other => panic!("verdict {other}"),
+    };
+    assert_eq!((output.status.code(), object["exit_code"].as_i64()), (Some(code), Some(i64::from(code))));
+    let verified = lab(&["receipts", "verify", "--root", root], folder.path());
+    assert!(verified.status.success(), "{}", stdout(&verified));
+    assert!(lab(&["board", "regenerate", "--check", "--root", root], folder.path()).status.success());
+    let receipt = object["receipt"].as_str().unwrap();
+    let compared = lab(&["ab", "compare", receipt, receipt, "--root", root], folder.path());
+    assert!(compared.status.success(), "{}", stderr(&compared));
+}
+
+#[test]
+fn cells_of_two_sessions_or_of_two_kinds_are_incomparable() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().to_str().unwrap();
+    let session = |threads: &str| {
+        let cell = ["--contract", "quantise", "--problem", "m=1,k=64", "--cache", "hot", "--threads", threads];
+        let arms = ["--arm", "scalar", "--arm", "scalar", "--quads", "6", "--aa-blocks", "1", "--json", "--root", root];
+        let output = lab(&[&["ab", "run"][..], &cell, &arms].concat(), folder.path());
+        let object: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+        object["receipt"].as_str().unwrap().to_owned()
+    };
+    let (a, b) = (session("1"), session("1"));
+    let output = lab(&["ab", "compare", &a, &b, "--root", root], folder.path());
+    assert_eq!(output.status.code(), Some(13), "{}", stderr(&output));
+    assert!(stdout(&output).contains("two sessions"));
+    if std::thread::available_parallelism().unwrap().get() > 1 {
+        let output = lab(&["ab", "compare", &a, &session("2"), "--root", root], folder.path());
+        assert_eq!(output.status.code(), Some(13));
+        assert!(stdout(&output).contains("threads differs: 1, 2"), "{}", stdout(&output));
+    }
+}
+
+#[test]
 fn the_schema_is_the_published_one() {
     let published = std::fs::read_to_string(checkout().join("ledger/schema/receipt.schema.json")).unwrap();
     assert_eq!(stdout(&lab(&["receipts", "schema"], checkout())), published);
