@@ -139,12 +139,13 @@ impl ProcessChild {
         outputs
     }
 
-    /// Has it launch `launches` times.
+    /// Has it wake its threads, untimed, and launch `launches` times.
     ///
     /// # Errors
     /// [`ProcessError`] when it fails, does not answer, or its clock is not believable.
     pub fn sample(&mut self, launches: u32) -> Result<Sample, ProcessError> {
         const DOING: &str = "sampling";
+        self.ask("waking", &Request::Wake, self.options.idle, protocol::ok)?;
         let limit = self.options.sample;
         let start = Instant::now();
         let elapsed_ns = self.ask(DOING, &Request::Sample { launches }, limit, protocol::elapsed_ns)?;

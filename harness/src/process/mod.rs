@@ -19,6 +19,8 @@
 //! - `{"op":"check","out":"/.../out-1"}`, answered by `{"ok":true,"outputs":[{"name":"out","dtype":"f32",
 //!   "file":"out.bin"}]}` after one launch whose outputs were written into files of that (empty) folder, in the contract's
 //!   layout.
+//! - `{"op":"wake"}`, answered by `{"ok":true}` when every thread is ready to work. It comes before each sample, outside of
+//!   any timed span.
 //! - `{"op":"sample","launches":100}`, answered by `{"elapsed_ns":1234567}`: the time of that many launches back to back by
 //!   a monotonic clock. Launch `i` uses copy `i` modulo `copies`, counting on over all samples since `load`.
 //! - `{"op":"idle"}`, answered by `{"ok":true}` when every thread is parked. From then on the child uses no CPU until the
@@ -67,7 +69,7 @@ pub struct ProcessOptions {
     pub check: Duration,
     /// To answer a sample.
     pub sample: Duration,
-    /// To park its threads.
+    /// To park its threads, or to wake them.
     pub idle: Duration,
     /// To end by itself before it is killed.
     pub stop: Duration,

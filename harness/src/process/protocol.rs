@@ -23,6 +23,7 @@ const SHOWN: usize = 200;
 pub(super) enum Request<'a> {
     Load { contract: &'a str, problem: &'a str, threads: usize, copies: usize, tensors: &'a [TensorEntry] },
     Check { out: &'a Path },
+    Wake,
     Sample { launches: u32 },
     Idle,
     Stop,
@@ -136,6 +137,7 @@ mod tests {
             ),
             (Request::Check { out: Path::new("d") }, r#"{"op":"check","out":"d"}"#),
             (Request::Sample { launches: 5 }, r#"{"op":"sample","launches":5}"#),
+            (Request::Wake, r#"{"op":"wake"}"#),
             (Request::Idle, r#"{"op":"idle"}"#),
             (Request::Stop, r#"{"op":"stop"}"#),
         ] {

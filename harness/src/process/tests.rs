@@ -6,7 +6,7 @@ use memra_contract::{Tensor, TensorSet};
 
 /// Shell snippets by request; what is not replaced keeps to the protocol.
 pub(crate) struct Fake {
-    snippets: [(&'static str, String); 6],
+    snippets: [(&'static str, String); 7],
     /// The file that `check` hands out as the f32 output `out`.
     answer: String,
 }
@@ -23,6 +23,7 @@ impl Fake {
                 ("hello", say(r#"{"hello":{"name":"fake 1","about":["a shell"]}}"#)),
                 ("load", say(r#"{"ok":true}"#)),
                 ("check", check.to_owned()),
+                ("wake", say(r#"{"ok":true}"#)),
                 ("sample", say(r#"{"elapsed_ns":1000}"#)),
                 ("idle", say(r#"{"ok":true}"#)),
                 ("stop", "exit 0".to_owned()),
@@ -139,6 +140,7 @@ fn children_that_break_the_protocol_are_named_with_the_reason() {
         ("sample", r#"echo '{"elapsed_ns":9000000000000000000}'"#, "sampling: its clock is not believable"),
         ("sample", r"echo '{'", "sampling: a line that does not belong to the protocol: `{`"),
         ("sample", r"printf '\377\n'", "sampling: a line that does not belong"),
+        ("wake", r#"echo '{"ok":false}'"#, "waking: `{\"ok\":false}` is no answer"),
         ("idle", r#"echo '{"ok":false}'"#, "going idle: `{\"ok\":false}` is no answer"),
     ];
     for (request, snippet, needle) in cases {

@@ -50,6 +50,11 @@ pub fn percent(ppm: i64) -> String {
     format!("{:+.2} %", ppm as f64 / 10_000.0)
 }
 
+/// ln(B/A) in parts per million as the relative difference, in parts per million.
+pub fn effect(theta_ppm: i64) -> i64 {
+    ((theta_ppm as f64 / 1e6).exp_m1() * 1e6).round() as i64
+}
+
 /// Picoseconds in the unit that suits their size.
 pub fn time(ps: u64) -> String {
     let ps = ps as f64;

@@ -132,7 +132,8 @@ fn check_ends_with_passed_and_failed() {
 fn a_session_prints_one_object_and_leaves_a_receipt_that_verifies() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().to_str().unwrap();
-    let arguments = ["ab", "run", "demo", "--arm", "baseline", "--arm", "scalar_q8", "--quads", "6", "--aa-blocks", "1"];
+    let arguments =
+        ["ab", "run", "demo", "--arm", "baseline", "--arm", "scalar_q8", "--quads", "6", "--aa-blocks", "1"];
     let output = lab(&[&arguments[..], &["--json", "--seed", "7", "--root", root]].concat(), folder.path());
     let object: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
     for field in ["arms", "medians_ns", "delta", "interval", "band", "mde", "verdict", "receipt"] {

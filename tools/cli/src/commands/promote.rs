@@ -57,9 +57,9 @@ pub fn run(arguments: &PromoteArguments) -> anyhow::Result<u8> {
         ui::say(format_args!("note: shipped defaults are compiled in; build again to select by them"));
     }
     for cell in promotion.entry.body.cells() {
-        let theta = cell.effect.theta_ppm.map_or_else(|| "no estimate".to_owned(), ui::percent);
+        let delta = cell.effect.theta_ppm.map_or_else(|| "no estimate".to_owned(), |ppm| ui::percent(ui::effect(ppm)));
         ui::print(format_args!(
-            "  {}: {theta} against {} over {} replicates",
+            "  {}: {delta} against {} over {} replicates",
             cell.cell, cell.against, cell.effect.replicates
         ))?;
     }

@@ -133,13 +133,12 @@ fn print_verdict(report: &Report<'_>, id: &Digest, verdict: &VerdictBody) -> any
         n => format!("{} of {n} replicates", result.n),
     };
     let percent = |ppm: Option<i64>| ppm.map_or_else(|| "none".to_owned(), ui::percent);
-    let delta = |theta: Option<i64>| theta.map(|theta| ((theta as f64 / 1e6).exp_m1() * 1e6).round() as i64);
     ui::print(format_args!(
         "  {}  {} [{}, {}]  {of}",
         verdict_text(result.verdict),
         percent(result.delta_ppm),
-        percent(delta(result.lo_ppm)),
-        percent(delta(result.hi_ppm)),
+        percent(result.lo_ppm.map(ui::effect)),
+        percent(result.hi_ppm.map(ui::effect)),
     ))?;
     ui::print(format_args!(
         "  band {} of {} A/A blocks{}, tau {}, minimum detectable {}",
