@@ -1,3 +1,5 @@
+//! Tests of entry.
+
 use std::fs;
 use std::path::Path;
 

@@ -1,3 +1,5 @@
+//! Tests of demote.
+
 use super::*;
 use crate::canonical::sha256;
 use crate::promotion::check_promotion;

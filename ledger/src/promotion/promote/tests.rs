@@ -1,3 +1,5 @@
+//! Tests of promote.
+
 use super::*;
 use crate::canonical::sha256;
 use crate::chain::ReceiptFile;

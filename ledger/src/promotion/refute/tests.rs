@@ -1,3 +1,5 @@
+//! Tests of refute.
+
 use super::*;
 use crate::entry::Citation;
 use crate::promotion::fixture::{

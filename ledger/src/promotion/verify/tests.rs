@@ -1,3 +1,5 @@
+//! Tests of verify.
+
 use std::fs;
 
 use super::*;
