@@ -149,6 +149,9 @@ pub struct RunArguments {
     /// Replicates, each in a fresh process.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub replicates: u32,
+    /// Sessions to try while the machine disturbs them: a session that ends VOID is kept and another one is measured.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10))]
+    pub attempts: u32,
     /// Seed of orders and inputs; drawn from the clock by default and written in the receipt.
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,

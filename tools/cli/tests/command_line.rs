@@ -51,7 +51,8 @@ fn help_of_every_command() {
     ] {
         let output = lab(&[command, &["--help"]].concat(), folder.path());
         assert!(output.status.success());
-        text.push_str(&format!("$ memra-lab {} --help\n{}\n", command.join(" "), stdout(&output)));
+        let line = ["memra-lab"].iter().chain(command).copied().collect::<Vec<_>>().join(" ");
+        text.push_str(&["$ ", &line, " --help\n", &stdout(&output), "\n"].concat());
     }
     insta::assert_snapshot!(text);
 }
@@ -134,7 +135,8 @@ fn a_session_prints_one_object_and_leaves_a_receipt_that_verifies() {
     let root = folder.path().to_str().unwrap();
     let arguments =
         ["ab", "run", "demo", "--arm", "baseline", "--arm", "scalar_q8", "--quads", "6", "--aa-blocks", "1"];
-    let output = lab(&[&arguments[..], &["--json", "--seed", "7", "--root", root]].concat(), folder.path());
+    let output =
+        lab(&[&arguments[..], &["--attempts", "1", "--json", "--seed", "7", "--root", root]].concat(), folder.path());
     let object: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
     for field in ["arms", "medians_ns", "delta", "interval", "band", "mde", "verdict", "receipt"] {
         assert!(object.get(field).is_some(), "no {field} in {object}");
@@ -163,7 +165,21 @@ fn cells_of_two_sessions_or_of_two_kinds_are_incomparable() {
     let root = folder.path().to_str().unwrap();
     let session = |threads: &str| {
         let cell = ["--contract", "quantise", "--problem", "m=1,k=64", "--cache", "hot", "--threads", threads];
-        let arms = ["--arm", "scalar", "--arm", "scalar", "--quads", "6", "--aa-blocks", "1", "--json", "--root", root];
+        let arms = [
+            "--arm",
+            "scalar",
+            "--arm",
+            "scalar",
+            "--quads",
+            "6",
+            "--aa-blocks",
+            "1",
+            "--attempts",
+            "1",
+            "--json",
+            "--root",
+            root,
+        ];
         let output = lab(&[&["ab", "run"][..], &cell, &arms].concat(), folder.path());
         let object: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
         object["receipt"].as_str().unwrap().to_owned()

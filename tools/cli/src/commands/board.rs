@@ -102,9 +102,7 @@ fn outputs(root: &Path, receipts: &Receipts) -> anyhow::Result<Vec<Output>> {
             citations: file.entry.citations().iter().map(ToString::to_string).collect(),
         })
         .collect();
-    let readme = match is_tracked {
-        true => Some(std::fs::read_to_string(root.join("README.md")).context("README.md")?),
-        false => None,
-    };
+    let readme =
+        if is_tracked { Some(std::fs::read_to_string(root.join("README.md")).context("README.md")?) } else { None };
     Ok(memra_boards::regenerate(&inputs, &ledger, readme.as_deref(), FoldOptions { allow_provisional: !is_tracked })?)
 }

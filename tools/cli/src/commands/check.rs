@@ -100,9 +100,9 @@ pub fn run(arguments: &CheckArguments) -> anyhow::Result<u8> {
         });
     }
     if arguments.json {
-        ui::print_json(&outcome)?
+        ui::print_json(&outcome)?;
     } else {
-        show(&outcome)?
+        show(&outcome)?;
     }
     Ok(outcome::exit_code(&[], outcome.failed > 0, false))
 }

@@ -76,9 +76,9 @@ pub fn run(json: bool) -> anyhow::Result<u8> {
         findings,
     };
     if json {
-        ui::print_json(&diagnosis)?
+        ui::print_json(&diagnosis)?;
     } else {
-        show(&diagnosis)?
+        show(&diagnosis)?;
     }
     Ok(0)
 }
@@ -147,7 +147,7 @@ fn rig_entry(class: &memra_ledger::record::RigClass) -> String {
     let mut text =
         "[[rig]]\nlabel = \"\"\ntitle = \"\"\nproduces = [\"host kernel cells\"]\nowned = false\nretired = false\n\n[rig.class]\n"
             .to_owned();
-    let mut line = |name: &str, value: String| text.push_str(&format!("{name} = {value}\n"));
+    let mut line = |name: &str, value: String| text.push_str(&[name, " = ", &value, "\n"].concat());
     line("device_key", format!("{:?}", class.device_key));
     line("vendor", format!("{:?}", class.vendor));
     line("family", class.family.to_string());

@@ -19,15 +19,13 @@ pub(super) struct Failed {
 }
 
 /// A finished session.
-pub(super) struct Report<'a> {
-    /// Evidence root.
-    pub(super) root: &'a Path,
+pub(super) struct Report {
     /// Receipt file below the root.
     pub(super) file: String,
     /// Its first record.
-    pub(super) session: &'a SessionBody,
+    pub(super) session: SessionBody,
     /// Cells of all replicates.
-    pub(super) cells: &'a [(Digest, CellBody)],
+    pub(super) cells: Vec<(Digest, CellBody)>,
     /// Verdicts with the ids of their records.
     pub(super) verdicts: Vec<(Digest, VerdictBody)>,
     /// Cells without a result.
@@ -40,15 +38,15 @@ pub(super) struct Report<'a> {
 ///
 /// # Errors
 /// The system's error when stdout is gone.
-pub(super) fn print(report: &Report<'_>, json: bool) -> anyhow::Result<()> {
-    if json { print_json(report) } else { print_text(report) }
+pub(super) fn print(report: &Report, root: &Path, json: bool) -> anyhow::Result<()> {
+    if json { print_json(report) } else { print_text(report, root) }
 }
 
-fn citation(report: &Report<'_>, id: &Digest) -> String {
+fn citation(report: &Report, id: &Digest) -> String {
     format!("{}#{}", report.file, id.short())
 }
 
-fn print_json(report: &Report<'_>) -> anyhow::Result<()> {
+fn print_json(report: &Report) -> anyhow::Result<()> {
     let cells: Vec<_> = report.verdicts.iter().map(|(id, verdict)| cell_json(report, id, verdict)).collect();
     let mut object = json!({
         "cells": cells,
@@ -66,7 +64,7 @@ fn print_json(report: &Report<'_>) -> anyhow::Result<()> {
     ui::print_json(&object)
 }
 
-fn cell_json(report: &Report<'_>, id: &Digest, verdict: &VerdictBody) -> serde_json::Value {
+fn cell_json(report: &Report, id: &Digest, verdict: &VerdictBody) -> serde_json::Value {
     let result = &verdict.result;
     let arm = |pick: fn(&CellBody) -> &memra_ledger::record::Arm| {
         report.cells.iter().find(|(_, cell)| cell.cell == verdict.cell).map(|(_, cell)| pick(cell))
@@ -95,21 +93,21 @@ fn cell_json(report: &Report<'_>, id: &Digest, verdict: &VerdictBody) -> serde_j
     })
 }
 
-fn print_text(report: &Report<'_>) -> anyhow::Result<()> {
+fn print_text(report: &Report, root: &Path) -> anyhow::Result<()> {
     for (id, verdict) in &report.verdicts {
         print_verdict(report, id, verdict)?;
     }
     for failed in &report.failed {
         ui::print(format_args!("{}: not raced: {}\n", failed.cell, failed.reason))?;
     }
-    ui::print(format_args!("receipt  {}", report.root.join(&report.file).display()))?;
+    ui::print(format_args!("receipt  {}", root.join(&report.file).display()))?;
     if cfg!(feature = "boards") {
-        ui::print(format_args!("board    {}", report.root.join("PERFORMANCE.md").display()))?;
+        ui::print(format_args!("board    {}", root.join("PERFORMANCE.md").display()))?;
     }
     Ok(())
 }
 
-fn print_verdict(report: &Report<'_>, id: &Digest, verdict: &VerdictBody) -> anyhow::Result<()> {
+fn print_verdict(report: &Report, id: &Digest, verdict: &VerdictBody) -> anyhow::Result<()> {
     let result = &verdict.result;
     ui::print(format_args!("{}: {} {}", verdict.cell, verdict.key.contract, verdict.key.problem))?;
     let chosen = |is_a: bool| {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, bail};
 use memra_contract::digest::Digest;
+use memra_harness::arm::Commands;
 use memra_harness::cell::{self, CellSpec};
 use memra_harness::lock::DeviceLock;
 use memra_harness::observe::{Observer, observe_quads};
@@ -27,7 +28,7 @@ use crate::commands::{now, privacy, today};
 use crate::{EXIT_ERROR, checkout, facts, ui};
 
 /// How long a session waits for other processes to leave the CPUs before each replicate.
-const QUIET_PATIENCE: Duration = Duration::from_secs(60);
+const QUIET_PATIENCE: Duration = Duration::from_mins(1);
 /// Time over which their use of the CPUs is judged.
 const QUIET_WINDOW: Duration = Duration::from_millis(500);
 
@@ -45,8 +46,47 @@ pub(super) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
     let cells = plan::cells(arguments)?;
     let commands = plan::commands(arguments)?;
     let root = checkout::evidence_root(arguments.root.root.as_deref())?;
+    let smallest_ppm = smallest_ppm(arguments.smallest)?;
+    let _lock = lock()?;
+    let finished = until_undisturbed(arguments.attempts, || {
+        let finished = session(arguments, cells.clone(), commands.clone(), &root, smallest_ppm)?;
+        let (code, file) = (finished.code, finished.file.clone());
+        Ok((finished, code, file))
+    })?;
+    #[cfg(feature = "boards")]
+    crate::commands::board::refresh(&root)?;
+    report::print(&finished, &root, arguments.json)?;
+    Ok(finished.code)
+}
+
+/// Measures until a session is not VOID, at most `attempts` times, and hands out the last.
+///
+/// VOID says that the machine was disturbed and nothing of the arms, so measuring again selects no outcome.
+fn until_undisturbed<T>(
+    attempts: u32,
+    mut session: impl FnMut() -> anyhow::Result<(T, u8, String)>,
+) -> anyhow::Result<T> {
+    let mut attempt = 1;
+    loop {
+        let (finished, code, file) = session()?;
+        if code != outcome::VOID || attempt >= attempts {
+            return Ok(finished);
+        }
+        attempt += 1;
+        ui::say(format_args!("VOID: the session was disturbed; it stands in {file}"));
+        ui::say(format_args!("measuring again, attempt {attempt} of {attempts}"));
+    }
+}
+
+/// Measures and records one session.
+fn session(
+    arguments: &RunArguments,
+    cells: Vec<CellSpec>,
+    commands: Commands,
+    root: &Path,
+    smallest_ppm: i64,
+) -> anyhow::Result<Report> {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let threads = arguments.threads.unwrap_or(u32::try_from(cpus)?);
     let host = HostFacts::read(u32::try_from(cpus)?)?;
     let rig = RigRegistry::builtin()?.describe(host.class, &host.os_release, host.memory_bytes)?;
     if !rig.is_registered {
@@ -55,13 +95,12 @@ pub(super) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
             rig.label
         ));
     }
-    let smallest_ppm = smallest_ppm(arguments.smallest)?;
     let seed = arguments.seed.unwrap_or_else(seed_of_now);
     let session = SessionBody {
         tool: facts::tool(),
         rig,
         clock: "free".to_owned(),
-        threads,
+        threads: arguments.threads.unwrap_or(u32::try_from(cpus)?),
         plan: SessionPlan {
             stop: "fixed".to_owned(),
             quads: arguments.quads,
@@ -74,7 +113,6 @@ pub(super) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
         command: command_line(arguments),
         started_utc: now(),
     };
-    let _lock = lock()?;
     let mut spec = ReplicateSpec {
         cells,
         replicate: 0,
@@ -97,7 +135,7 @@ pub(super) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
         expected.as_secs_f64() * spec.cells.len() as f64 * f64::from(arguments.replicates)
     ));
     let name = ReceiptName::new(&session.rig.label, &today(), &slug(arguments, &session.plan), &session_id(seed))?;
-    let mut writer = ReceiptWriter::create(&root, &name, privacy())?;
+    let mut writer = ReceiptWriter::create(root, &name, privacy())?;
     writer.append(Body::Session(Box::new(session.clone())))?;
     let mut written = Written::default();
     for replicate in 0..session.plan.replicates {
@@ -118,13 +156,7 @@ pub(super) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
     };
     let file = writer.name().to_owned();
     writer.finish(now(), code)?;
-    #[cfg(feature = "boards")]
-    crate::commands::board::refresh(&root)?;
-    report::print(
-        &Report { root: &root, file, session: &session, cells: &written.cells, verdicts, failed: written.failed, code },
-        arguments.json,
-    )?;
-    Ok(code)
+    Ok(Report { file, session, cells: written.cells, verdicts, failed: written.failed, code })
 }
 
 #[derive(Default)]
@@ -143,7 +175,7 @@ fn wait_for_quiet(cpus: usize) {
     while Instant::now() < until {
         std::thread::sleep(QUIET_WINDOW);
         let after = observer.observe();
-        let (observed, _) = observe_quads(&[before, after.clone()]);
+        let (observed, _) = observe_quads(&[before, after]);
         before = after;
         // The share is of all CPUs; a tenth of one is quiet.
         let is_quiet = |quad: &QuadObservation| quad.foreign_ppm.is_none_or(|ppm| ppm as usize * cpus < 100_000);
@@ -320,6 +352,26 @@ fn list(json: bool) -> anyhow::Result<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_void_sessions_are_measured_again() {
+        for (codes, attempts, wanted) in [
+            (&[12, 12, 0][..], 3, 3),
+            (&[12, 10], 3, 2),
+            (&[12, 12], 2, 2),
+            (&[11], 3, 1),
+            (&[14], 3, 1),
+            (&[12], 1, 1),
+        ] {
+            let mut ran = 0;
+            let last = until_undisturbed(attempts, || {
+                ran += 1;
+                Ok((ran, codes[ran - 1], String::new()))
+            });
+            assert_eq!((last.unwrap(), ran), (wanted, wanted));
+        }
+        assert!(until_undisturbed::<()>(3, || bail!("broken")).is_err());
+    }
 
     #[test]
     fn percentages_become_parts_per_million() {
