@@ -44,8 +44,8 @@ fn the_demo_is_there_and_cells_with_weights_name_a_file() {
 
 #[test]
 fn a_wrong_name_gets_the_nearest_right_one() {
-    let error = cell("q8-embed-m2").unwrap_err().to_string();
-    assert!(error.contains("did you mean `q8-embed-m1`"), "{error}");
+    let error = cell("f32-routr-m8").unwrap_err().to_string();
+    assert!(error.contains("did you mean `f32-router-m8`"), "{error}");
 }
 
 const GOOD: &str = r#"
