@@ -53,6 +53,18 @@ pub fn is_tracked(root: &Path) -> bool {
     }
 }
 
+/// `, did you mean X?` for the nearest model file in the folder of a file that is not there.
+pub fn nearest_model(file: &Path) -> String {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let wanted = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let names: Vec<String> = std::fs::read_dir(folder)
+        .map(|entries| entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
+        .unwrap_or_default();
+    let models =
+        names.iter().map(String::as_str).filter(|name| Path::new(name).extension().is_some_and(|e| e == "gguf"));
+    memra_kernels::registry::nearest(&wanted, models)
+}
+
 /// The file of this machine's own defaults.
 ///
 /// # Errors

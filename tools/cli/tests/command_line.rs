@@ -79,6 +79,7 @@ fn listings() {
 #[test]
 fn wrong_names_are_answered_with_the_nearest_right_one() {
     let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("smollm2.gguf"), "not read").unwrap();
     for (arguments, wanted) in [
         (&["ab", "run", "demmo"][..], "did you mean `demo`"),
         (&["check", "matmull"], "did you mean `matmul`"),
@@ -92,7 +93,8 @@ fn wrong_names_are_answered_with_the_nearest_right_one() {
             "needs the axis `seg`",
         ),
         (&["ab", "run", "demo", "--smallest", "0"], "percentage above 0"),
-        (&["check", "matmul", "--weights", "nowhere.gguf"], "nowhere.gguf"),
+        (&["check", "matmul", "--weights", "nowhere.gguf"], "no model file nowhere.gguf"),
+        (&["check", "matmul", "--weights", "smolm2.gguf"], "did you mean `smollm2.gguf`"),
         (&["ab", "compare", "x", "y"], "FILE#RECORD"),
         (&["promote", "x", "--rows", "1", "--local"], "`x`"),
         (&["promote", "receipts/a/b.jsonl#000000000000", "--rows", "0", "--local"], "MIN-MAX"),

@@ -18,7 +18,7 @@ use memra_ledger::record::GateBody;
 use serde::Serialize;
 
 use crate::cli::CheckArguments;
-use crate::{facts, ui};
+use crate::{checkout, facts, ui};
 
 /// Seed of the first set of inputs; the others follow.
 const FIRST_SEED: u64 = 42;
@@ -160,6 +160,9 @@ fn weight_cases(
     file: &Path,
     tensor: Option<&str>,
 ) -> anyhow::Result<Vec<Arc<JudgedCase>>> {
+    if !file.is_file() {
+        bail!("no model file {}{}", file.display(), checkout::nearest_model(file));
+    }
     let model = GgufModel::open(file).with_context(|| format!("model file {}", file.display()))?;
     let tensors: Vec<Tensor<'_>> = match tensor {
         None => model.tensors().collect(),

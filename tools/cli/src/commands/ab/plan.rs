@@ -42,9 +42,10 @@ pub(super) fn cells(arguments: &RunArguments) -> anyhow::Result<Vec<CellSpec>> {
             && !weights.file.is_file()
         {
             bail!(
-                "cell `{}` needs the model file {}: fetch it with tools/fetch-model.sh, or say --models DIR or --weights FILE",
+                "cell `{}` needs the model file {}{}: fetch it with tools/fetch-model.sh, or say --models DIR or --weights FILE",
                 cell.name,
-                weights.file.display()
+                weights.file.display(),
+                checkout::nearest_model(&weights.file)
             );
         }
     }
@@ -95,6 +96,9 @@ fn given(arguments: &RunArguments, contract: &str) -> anyhow::Result<CellSpec> {
     let contract = registry::contract(contract)?;
     let mut problem = arguments.problem.clone().unwrap_or_default();
     let weights = match (&arguments.weights, &arguments.tensor) {
+        (Some(file), Some(_)) if !file.is_file() => {
+            bail!("no model file {}{}", file.display(), checkout::nearest_model(file))
+        }
         (Some(file), Some(tensor)) => {
             problem = completed(contract, &problem, file, tensor)?;
             Some(FileTensor { file: file.clone(), tensor: tensor.clone() })
