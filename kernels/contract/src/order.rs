@@ -4,6 +4,10 @@
 //! functions here are slow on purpose: one element at a time, every rounding visible. An `fma` rounds once; every other
 //! `*` and `+` on floats rounds by itself, so kernels of a class are compiled with contraction off.
 
+mod exp;
+
+pub use exp::{EXP_COEFFICIENTS, EXP_HIGHEST, EXP_LOWEST, LN2_HIGH, LN2_LOW, exp};
+
 use half::f16;
 
 /// A named definition of arithmetic.
