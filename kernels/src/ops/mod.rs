@@ -3,6 +3,7 @@
 pub mod matmul;
 pub mod quantise;
 pub mod rms_norm;
+pub(crate) mod vector;
 
 use memra_contract::{DType, Tensor, TensorSet};
 

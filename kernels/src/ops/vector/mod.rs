@@ -1,0 +1,6 @@
+//! Vector forms of the functions that several contracts share.
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx2_exp;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512vnni_exp;
