@@ -144,7 +144,7 @@ fn refusals_name_the_thing() {
         let variant = registry::variant(matmul, name).unwrap();
         backend.prepare(matmul, variant, &problem, inputs, 1).err().map(|error| error.to_string()).unwrap_or_default()
     };
-    assert!(refuse("scalar_f32", &inputs).contains("multiplies f32 activations"));
+    assert!(refuse("scalar_f32", &inputs).contains("serves f32 segments, and one is q8_0"));
     if cfg!(target_arch = "x86_64") {
         assert!(refuse("avx2_q8_row", &inputs).contains("needs avx2"));
     }

@@ -69,6 +69,9 @@ pub struct BlockFormat {
 impl BlockFormat {
     /// IEEE binary32.
     pub const F32: Self = Self::new(0, "f32", 1, 4);
+    /// 32 unsigned nibbles with an f16 scale and an f16 minimum: `d` at byte 0, `m` at 2, quants at 4; byte `j` holds element
+    /// `j` in its low and `j + 16` in its high nibble.
+    pub const Q4_1: Self = Self::new(3, "q4_1", 32, 20);
     /// 32 signed bytes with one f16 scale: `d` at byte 0, quants at byte 2.
     pub const Q8_0: Self = Self::new(8, "q8_0", 32, 34);
 
@@ -81,7 +84,7 @@ impl BlockFormat {
         Self::F32,
         Self::new(1, "f16", 1, 2),
         Self::new(2, "q4_0", 32, 18),
-        Self::new(3, "q4_1", 32, 20),
+        Self::Q4_1,
         Self::new(6, "q5_0", 32, 22),
         Self::new(7, "q5_1", 32, 24),
         Self::Q8_0,

@@ -39,6 +39,14 @@ pub const DOT_I8_BLOCK32_CHAIN8: OrderClass = OrderClass {
            8]); chains are added in a pair tree at distances 4, 2, 1; a residual is added last",
 };
 
+/// Integer block products of four-bit weights with a minimum, folded into eight f32 chains.
+pub const DOT_U4_MIN_BLOCK32_CHAIN8: OrderClass = OrderClass {
+    id: "dot_u4_min_block32_chain8",
+    text: "block b of 32: s = exact integer dot of the unsigned quants, t = f32(sum of the activation's quants) * \
+           activation_scale; c = chain[b mod 8]; c = fma(f32(s), weight_scale * activation_scale, c); c = fma(weight_minimum, \
+           t, c); chains are added in a pair tree at distances 4, 2, 1; a residual is added last",
+};
+
 /// Float products folded into thirty-two f32 chains.
 pub const DOT_F32_CHAIN32: OrderClass = OrderClass {
     id: "dot_f32_chain32",
@@ -54,7 +62,8 @@ pub const RMS_CHAIN128: OrderClass = OrderClass {
 };
 
 /// Every class, for listings and lookups.
-pub const ALL: &[OrderClass] = &[QUANTISE_BLOCK32, DOT_I8_BLOCK32_CHAIN8, DOT_F32_CHAIN32, RMS_CHAIN128];
+pub const ALL: &[OrderClass] =
+    &[QUANTISE_BLOCK32, DOT_I8_BLOCK32_CHAIN8, DOT_U4_MIN_BLOCK32_CHAIN8, DOT_F32_CHAIN32, RMS_CHAIN128];
 
 /// Adds chains in a pair tree: element `i` takes element `i + d` for `d = N/2, N/4, ..., 1`.
 ///
@@ -97,6 +106,31 @@ pub fn dot_i8(
         let isum: i32 = w.iter().zip(x).map(|(w, x)| i32::from(*w) * i32::from(*x)).sum();
         let scale = weight_scales[b].to_f32() * activation_scales[b];
         chains[b % 8] = (isum as f32).mul_add(scale, chains[b % 8]);
+    }
+    finish(pair_tree(chains), residual)
+}
+
+/// Weights of one row in blocks of 32 with a scale and a minimum a block: `value = scale * quant + minimum`.
+#[derive(Debug, Clone, Copy)]
+pub struct MinWeights<'a> {
+    /// Unsigned quants, `k` of them.
+    pub quants: &'a [u8],
+    /// One a block.
+    pub scales: &'a [f16],
+    /// One a block.
+    pub minima: &'a [f16],
+}
+
+/// [`DOT_U4_MIN_BLOCK32_CHAIN8`] for one output: `k` quants a side, optional residual.
+pub fn dot_u4_min(weight: MinWeights<'_>, activation: &[i8], activation_scales: &[f32], residual: Option<f32>) -> f32 {
+    let mut chains = [0.0_f32; 8];
+    for (b, (w, x)) in weight.quants.chunks_exact(QUANT_BLOCK).zip(activation.chunks_exact(QUANT_BLOCK)).enumerate() {
+        let isum: i32 = w.iter().zip(x).map(|(w, x)| i32::from(*w) * i32::from(*x)).sum();
+        let sum: i32 = x.iter().map(|x| i32::from(*x)).sum();
+        let scale = weight.scales[b].to_f32() * activation_scales[b];
+        let offset = sum as f32 * activation_scales[b];
+        let chain = (isum as f32).mul_add(scale, chains[b % 8]);
+        chains[b % 8] = weight.minima[b].to_f32().mul_add(offset, chain);
     }
     finish(pair_tree(chains), residual)
 }

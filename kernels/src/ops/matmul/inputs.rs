@@ -110,6 +110,8 @@ pub(super) fn generate(problem: &MatmulProblem, family: &str, seed: u64) -> Resu
         let bytes = if segment.format == BlockFormat::F32 {
             let count = (segment.n * problem.k) as u64;
             (0..count).flat_map(|i| family.float(stream, i).to_le_bytes()).collect()
+        } else if segment.format == BlockFormat::Q4_1 {
+            q4_1_bytes(problem, *segment, family, stream)
         } else {
             q8_0_bytes(problem, *segment, family, stream)
         };
@@ -154,6 +156,28 @@ fn q8_0_bytes(problem: &MatmulProblem, segment: Segment, family: Family, stream:
     bytes
 }
 
+fn q4_1_bytes(problem: &MatmulProblem, segment: Segment, family: Family, stream: Stream) -> Vec<u8> {
+    let blocks = (segment.n * problem.blocks()) as u64;
+    let mut bytes = Vec::with_capacity(segment.bytes(problem.k));
+    let scales = Stream::new(stream.bits(0), "scale");
+    let minima = Stream::new(stream.bits(0), "minimum");
+    for block in 0..blocks {
+        let scale = family.scale(scales, block);
+        // A block of trained weights reaches to both sides of zero.
+        let minimum = match family {
+            Family::Normal | Family::Uniform => f16::from_f32(scale.to_f32() * (-9.0 + 3.0 * minima.unit(block))),
+            _ => family.scale(minima, block + 1),
+        };
+        bytes.extend_from_slice(&scale.to_le_bytes());
+        bytes.extend_from_slice(&minimum.to_le_bytes());
+        bytes.extend((block * 16..block * 16 + 16).map(|i| match family {
+            Family::Extremes => [0x00, 0xFF, 0xF0, 0x0F][(stream.bits(i / 5) % 4) as usize],
+            _ => stream.bits(i) as u8,
+        }));
+    }
+    bytes
+}
+
 /// Puts stored bytes in the place of `weight0`.
 pub(super) fn with_weights(
     problem: &MatmulProblem,
@@ -175,6 +199,15 @@ pub(super) fn with_weights(
             if !scale.is_finite() {
                 let (row, block) = (block / problem.blocks(), block % problem.blocks());
                 return Err(refuse(format!("the scale of row {row}, block {block} is {scale}")));
+            }
+        }
+    } else if segment.format == BlockFormat::Q4_1 {
+        for (block, bytes) in weights.chunks_exact(20).enumerate() {
+            let scale = f16::from_le_bytes([bytes[0], bytes[1]]);
+            let minimum = f16::from_le_bytes([bytes[2], bytes[3]]);
+            if !(scale.is_finite() && minimum.is_finite()) {
+                let (row, block) = (block / problem.blocks(), block % problem.blocks());
+                return Err(refuse(format!("scale and minimum of row {row}, block {block} are {scale} and {minimum}")));
             }
         }
     } else if let Some(i) =

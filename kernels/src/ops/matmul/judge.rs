@@ -10,7 +10,14 @@ use crate::contract::Reference;
 
 pub(super) fn tolerance(problem: &MatmulProblem) -> Tolerance {
     // Longest path of one term: scale product, conversion, its chain, the pair tree, the residual.
+    let is_min = problem.segments.iter().any(|segment| segment.format == BlockFormat::Q4_1);
     let (length, reason) = match problem.multiplied() {
+        Activation::Q8 if is_min => (
+            2 * problem.blocks().div_ceil(8) + 3 + 3,
+            "each term is rounded once when scales are multiplied or the activation's sum is scaled, at most twice for every \
+             block of its chain, three times in the tree and once at the residual; the scale is the sum of absolute terms, so \
+             the bound is that count of unit roundoffs",
+        ),
         Activation::Q8 => (
             problem.blocks().div_ceil(8) + 3 + 3,
             "each term is rounded once when scales are multiplied, once a fold of its chain, three times in the tree and once \
@@ -28,12 +35,23 @@ pub(super) fn tolerance(problem: &MatmulProblem) -> Tolerance {
 /// The stored weight of a segment, decoded as far as the judges need it.
 enum Rows {
     Q8 { quants: Vec<i8>, scales: Vec<f16> },
+    Q4Min { quants: Vec<u8>, scales: Vec<f16>, minima: Vec<f16> },
     F32(Vec<f32>),
 }
 
 fn decode(segment: Segment, bytes: &[u8]) -> Rows {
     if segment.format == BlockFormat::F32 {
         return Rows::F32(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect());
+    }
+    if segment.format == BlockFormat::Q4_1 {
+        let (mut quants, mut scales, mut minima) = (Vec::with_capacity(bytes.len() * 2), Vec::new(), Vec::new());
+        for block in bytes.chunks_exact(20) {
+            scales.push(f16::from_le_bytes([block[0], block[1]]));
+            minima.push(f16::from_le_bytes([block[2], block[3]]));
+            quants.extend(block[4..].iter().map(|q| q & 15));
+            quants.extend(block[4..].iter().map(|q| q >> 4));
+        }
+        return Rows::Q4Min { quants, scales, minima };
     }
     let mut quants = Vec::with_capacity(bytes.len());
     let mut scales = Vec::with_capacity(bytes.len() / 34);
@@ -107,6 +125,16 @@ pub(super) fn ordered_outputs(problem: &MatmulProblem, inputs: &TensorSet) -> Te
                 &d.scales[row * blocks..(row + 1) * blocks],
                 residual,
             ),
+            Rows::Q4Min { quants, scales, minima } => order::dot_u4_min(
+                order::MinWeights {
+                    quants: &quants[column * k..(column + 1) * k],
+                    scales: &scales[column * blocks..(column + 1) * blocks],
+                    minima: &minima[column * blocks..(column + 1) * blocks],
+                },
+                &d.quants[row * k..(row + 1) * k],
+                &d.scales[row * blocks..(row + 1) * blocks],
+                residual,
+            ),
             Rows::F32(weight) => {
                 order::dot_f32(&weight[column * k..(column + 1) * k], &d.floats[row * k..(row + 1) * k], residual)
             }
@@ -165,6 +193,27 @@ fn reference_of(problem: &MatmulProblem, d: &Decoded, activation: Activation) ->
                     let x = &d.quants[row * k + b * QUANT_BLOCK..][..QUANT_BLOCK];
                     let isum: i32 = w.iter().zip(x).map(|(w, x)| i32::from(*w) * i32::from(*x)).sum();
                     add(f64::from(isum) * weight_scale * f64::from(d.scales[row * blocks + b]));
+                }
+            }
+            Rows::Q4Min { quants, scales, minima } => {
+                for b in 0..blocks {
+                    let w = &quants[column * k + b * QUANT_BLOCK..][..QUANT_BLOCK];
+                    let weight_scale = scales[column * blocks + b].to_f64();
+                    let minimum = minima[column * blocks + b].to_f64();
+                    if activation == Activation::F32 {
+                        for (i, w) in w.iter().enumerate() {
+                            let x = floats(b * QUANT_BLOCK + i);
+                            add(f64::from(*w) * weight_scale * x);
+                            add(minimum * x);
+                        }
+                        continue;
+                    }
+                    let x = &d.quants[row * k + b * QUANT_BLOCK..][..QUANT_BLOCK];
+                    let isum: i32 = w.iter().zip(x).map(|(w, x)| i32::from(*w) * i32::from(*x)).sum();
+                    let sum: i32 = x.iter().map(|x| i32::from(*x)).sum();
+                    let scale = f64::from(d.scales[row * blocks + b]);
+                    add(f64::from(isum) * weight_scale * scale);
+                    add(f64::from(sum) * minimum * scale);
                 }
             }
             Rows::F32(weight) => {

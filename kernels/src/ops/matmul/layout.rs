@@ -25,7 +25,18 @@ pub enum Layout {
         /// Whether 128 was added to every quant.
         is_offset: bool,
     },
+    /// Q4_1 in panels of `rows` rows: blocks in order of chains ([`CHAIN_ORDER`]) and of blocks inside a chain. A block is
+    /// four groups, then the scales, then the minima, one f16 a row each. Group `g` holds four stored quant bytes of every
+    /// row: elements `4g..4g+4` in the low and `16+4g..16+4g+4` in the high nibbles. Rows past the end are all zero.
+    /// Panels start at multiples of 64 bytes.
+    MinPanel {
+        /// Rows of a panel.
+        rows: usize,
+    },
 }
+
+/// Bytes of a stored Q4_1 block.
+const MIN_BLOCK: usize = BlockFormat::Q4_1.block_bytes as usize;
 
 /// A segment in the layout of a variant.
 #[derive(Debug)]
@@ -51,6 +62,7 @@ impl Layout {
         match self {
             Self::Stored => segment.row_bytes(k),
             Self::Panel { rows, .. } => (rows * k + rows * k / QUANT_BLOCK * 2).next_multiple_of(64),
+            Self::MinPanel { rows } => (rows * k / QUANT_BLOCK * MIN_BLOCK).next_multiple_of(64),
         }
     }
 }
@@ -74,16 +86,47 @@ impl PackedSegment {
                 }
                 bytes
             }
+            Layout::MinPanel { rows } => {
+                debug_assert_eq!(segment.format, BlockFormat::Q4_1);
+                let stride = layout.stride(segment, k);
+                let mut bytes = Bytes::zeroed(segment.n.div_ceil(rows) * stride)?;
+                let row_bytes = segment.row_bytes(k);
+                for (row, stored) in stored.chunks_exact(row_bytes).enumerate() {
+                    let panel = &mut bytes.as_mut_slice()[row / rows * stride..][..stride];
+                    for (slot, block) in panel_order(k / QUANT_BLOCK).enumerate() {
+                        let source = &stored[block * MIN_BLOCK..][..MIN_BLOCK];
+                        for (i, at) in min_places(rows, row % rows, slot).enumerate() {
+                            panel[at] = source[i];
+                        }
+                    }
+                }
+                bytes
+            }
         };
         Ok(Self { segment, k, layout, bytes })
     }
 
     /// The stored bytes again.
     pub fn unpack(&self) -> Vec<u8> {
-        let Layout::Panel { rows, is_offset } = self.layout else {
-            return self.bytes.as_slice().to_vec();
-        };
         let (row_bytes, blocks) = (self.segment.row_bytes(self.k), self.k / QUANT_BLOCK);
+        let (rows, is_offset) = match self.layout {
+            Layout::Stored => return self.bytes.as_slice().to_vec(),
+            Layout::Panel { rows, is_offset } => (rows, is_offset),
+            Layout::MinPanel { rows } => {
+                let mut stored = vec![0; self.segment.bytes(self.k)];
+                let stride = self.layout.stride(self.segment, self.k);
+                for (row, stored) in stored.chunks_exact_mut(row_bytes).enumerate() {
+                    let panel = &self.bytes.as_slice()[row / rows * stride..][..stride];
+                    for (slot, block) in panel_order(blocks).enumerate() {
+                        let target = &mut stored[block * MIN_BLOCK..][..MIN_BLOCK];
+                        for (i, at) in min_places(rows, row % rows, slot).enumerate() {
+                            target[i] = panel[at];
+                        }
+                    }
+                }
+                return stored;
+            }
+        };
         let flip = if is_offset { 0x80 } else { 0 };
         let mut stored = vec![0; self.segment.bytes(self.k)];
         let stride = self.layout.stride(self.segment, self.k);
@@ -107,6 +150,17 @@ impl PackedSegment {
     pub fn stored_scale(stored: &[u8], block: usize) -> f16 {
         f16::from_le_bytes([stored[block * 34], stored[block * 34 + 1]])
     }
+}
+
+/// Where the bytes of a stored Q4_1 block lie in a [`Layout::MinPanel`], in their stored order: scale, minimum, quants.
+fn min_places(rows: usize, lane: usize, slot: usize) -> impl Iterator<Item = usize> {
+    let start = slot * rows * MIN_BLOCK;
+    let (scales, minima) = (start + rows * 16, start + rows * 18);
+    (0..MIN_BLOCK).map(move |i| match i {
+        0 | 1 => scales + lane * 2 + i,
+        2 | 3 => minima + lane * 2 + i - 2,
+        _ => start + ((i - 4) / 4 * rows + lane) * 4 + (i - 4) % 4,
+    })
 }
 
 fn pack_panel(segment: Segment, k: usize, rows: usize, flip: u8, first: usize, stored: &[u8], panel: &mut [u8]) {
@@ -140,6 +194,12 @@ mod tests {
             let stored: Vec<u8> = (0..segment.bytes(k) as u64).map(|i| stream.bits(i) as u8).collect();
             let rows = if wide { 16 } else { 8 };
             for layout in [Layout::Stored, Layout::Panel { rows, is_offset }] {
+                let packed = PackedSegment::pack(segment, k, layout, &stored).unwrap();
+                prop_assert_eq!(&packed.unpack(), &stored);
+            }
+            let segment = Segment { format: BlockFormat::Q4_1, n };
+            let stored: Vec<u8> = (0..segment.bytes(k) as u64).map(|i| stream.bits(i) as u8).collect();
+            for layout in [Layout::Stored, Layout::MinPanel { rows }] {
                 let packed = PackedSegment::pack(segment, k, layout, &stored).unwrap();
                 prop_assert_eq!(&packed.unpack(), &stored);
             }

@@ -5,9 +5,13 @@ mod avx2_f32_row;
 #[cfg(target_arch = "x86_64")]
 mod avx2_f32_tile4;
 #[cfg(target_arch = "x86_64")]
+mod avx2_q4_1_panel8;
+#[cfg(target_arch = "x86_64")]
 mod avx2_q8_panel8;
 #[cfg(target_arch = "x86_64")]
 mod avx2_q8_row;
+#[cfg(target_arch = "x86_64")]
+mod avx512vnni_q4_1_panel16;
 #[cfg(target_arch = "x86_64")]
 mod avx512vnni_q8_panel16;
 mod inputs;
@@ -15,12 +19,14 @@ mod judge;
 mod layout;
 mod prepared;
 mod problem;
+mod product;
 mod scalar;
 mod variants;
 
 pub use layout::{Layout, PackedSegment};
-pub use problem::{Activation, Epilogue, MatmulProblem, Segment};
-pub use variants::{HostKernel, MatmulVariant, Operands, Q8Rows, VARIANTS};
+pub use problem::{Activation, Epilogue, FORMATS, MatmulProblem, Segment};
+pub use product::{BoundSegment, Product};
+pub use variants::{HostKernel, MatmulVariant, Operands, Q8Rows, VARIANTS, by_name};
 
 use std::sync::LazyLock;
 
@@ -40,16 +46,16 @@ static INFO: ContractInfo = ContractInfo {
     revision: 1,
     summary: "out[m, n] = activation[m, k] * weight[n, k]^T, for a list of segments that share the activation",
     axes: &[
-        AxisInfo { name: "m", meaning: "rows of the activation, 1 to 64" },
+        AxisInfo { name: "m", meaning: "rows of the activation, 1 to 4096" },
         AxisInfo { name: "k", meaning: "length of a row, a multiple of 32, at most 131072" },
         AxisInfo {
             name: "seg",
-            meaning: "segments as format:n joined by +, for example q8_0:576+q8_0:192; formats q8_0 and f32",
+            meaning: "segments as format:n joined by +, for example q8_0:576+q8_0:192; formats f32, q4_1 and q8_0",
         },
         AxisInfo {
             name: "act",
-            meaning: "activation type: q8 (int8 planes, for q8_0 segments) or f32 (for f32 segments, and for q8_0 segments, \
-                      where a launch quantises it first); by default what the segments multiply",
+            meaning: "activation type: q8 (int8 planes, for quantised segments) or f32 (for f32 segments, and for quantised \
+                      segments, where a launch quantises it first); by default what the segments multiply",
         },
         AxisInfo { name: "epi", meaning: "epilogue: none (the default) or residual (out = residual + product)" },
     ],

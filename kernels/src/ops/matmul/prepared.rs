@@ -1,55 +1,32 @@
 //! A matrix product laid out for a host variant.
 
+use std::sync::Arc;
+
 use memra_contract::{DType, Tensor, TensorSet};
 
 use super::ID;
 use super::layout::PackedSegment;
 use super::problem::{Activation, Epilogue, MatmulProblem};
+use super::product::{BoundSegment, Product};
 use super::variants::{MatmulVariant, Operands, Q8Rows};
-use crate::backend::host::{Partition, Pool};
+use crate::backend::host::Pool;
 use crate::contract::{PrepareError, Prepared};
 use crate::memory::Guarded;
 use crate::ops::input;
 use crate::ops::quantise::{self, Quantiser};
+use crate::select::ByRows;
 
 pub(super) struct PreparedMatmul {
-    variant: &'static MatmulVariant,
     problem: MatmulProblem,
     floats: Vec<f32>,
     quants: Vec<i8>,
     scales: Vec<f32>,
     sums: Vec<i16>,
     residual: Vec<f32>,
-    copies: Vec<Vec<PackedSegment>>,
+    copies: Vec<Product>,
     out: Guarded<f32>,
-    schedule: Option<Schedule>,
     /// Where the activation is quantised in the launch.
     quantiser: Option<Quantiser>,
-}
-
-/// The tasks of a launch for a number of threads.
-struct Schedule {
-    threads: usize,
-    partition: Partition,
-    /// Segment and first weight row of each task.
-    tasks: Vec<(usize, usize)>,
-}
-
-impl Schedule {
-    /// Several tasks a thread, so that a thread that is held up does not hold up the launch.
-    fn new(variant: &MatmulVariant, problem: &MatmulProblem, threads: usize) -> Self {
-        let wanted = if threads == 1 { 1 } else { threads * 8 };
-        let step = problem.width().div_ceil(wanted).next_multiple_of(variant.unit.max(16));
-        let (mut bounds, mut tasks, mut first) = (vec![0], Vec::new(), 0);
-        for (index, segment) in problem.segments.iter().enumerate() {
-            for row in (0..segment.n).step_by(step) {
-                tasks.push((index, row));
-                bounds.push(first + (row + step).min(segment.n));
-            }
-            first += segment.n;
-        }
-        Self { threads, partition: Partition::new(bounds), tasks }
-    }
 }
 
 impl PreparedMatmul {
@@ -61,7 +38,6 @@ impl PreparedMatmul {
     ) -> Result<Self, PrepareError> {
         let (m, k, blocks) = (problem.m, problem.k, problem.m * problem.blocks());
         let mut prepared = Self {
-            variant,
             floats: Vec::new(),
             quants: Vec::new(),
             scales: Vec::new(),
@@ -69,7 +45,6 @@ impl PreparedMatmul {
             residual: Vec::new(),
             copies: Vec::new(),
             out: Guarded::new(m * problem.width()),
-            schedule: None,
             quantiser: None,
             problem,
         };
@@ -94,9 +69,10 @@ impl PreparedMatmul {
             let mut segments = Vec::new();
             for (index, segment) in prepared.problem.segments.iter().enumerate() {
                 let stored = input(ID, inputs, &format!("weight{index}"), DType::U8, segment.bytes(k))?;
-                segments.push(PackedSegment::pack(*segment, k, variant.layout, &stored.bytes)?);
+                let weight = Arc::new(PackedSegment::pack(*segment, k, variant.layout, &stored.bytes)?);
+                segments.push(BoundSegment { weight, variants: ByRows::always(variant) });
             }
-            prepared.copies.push(segments);
+            prepared.copies.push(Product::new(segments));
         }
         Ok(prepared)
     }
@@ -107,28 +83,10 @@ impl Prepared for PreparedMatmul {
         if let Some(quantiser) = &mut self.quantiser {
             quantiser.run(pool, &self.floats, &mut self.quants, &mut self.scales, &mut self.sums);
         }
-        let threads = pool.threads();
-        let stale = self.schedule.take().filter(|schedule| schedule.threads == threads);
-        let schedule =
-            self.schedule.insert(stale.unwrap_or_else(|| Schedule::new(self.variant, &self.problem, threads)));
-        let segments = &self.copies[copy % self.copies.len()];
         let planes = Q8Rows { quants: &self.quants, scales: &self.scales, sums: &self.sums };
         let operands = Operands { m: self.problem.m, k: self.problem.k, floats: &self.floats, planes };
-        let (width, residual, kernel) = (self.problem.width(), &self.residual, self.variant.kernel);
-        let out = schedule.partition.lend(self.out.as_mut_slice(), self.problem.m);
-        let tasks = &schedule.tasks;
-        pool.run(tasks.len(), &|task| {
-            let (segment, first) = tasks[task];
-            let mut part = out.take(task);
-            let (column, columns) = (part.first(), part.columns());
-            kernel(&operands, &segments[segment], first..first + columns, &mut part);
-            if !residual.is_empty() {
-                for row in 0..operands.m {
-                    let residual = &residual[row * width + column..][..columns];
-                    part.row(row).iter_mut().zip(residual).for_each(|(out, residual)| *out += residual);
-                }
-            }
-        });
+        let product = copy % self.copies.len();
+        self.copies[product].run(pool, &operands, &self.residual, self.out.as_mut_slice());
     }
 
     fn outputs(&self) -> TensorSet {
@@ -145,6 +103,6 @@ impl Prepared for PreparedMatmul {
     }
 
     fn copy_bytes(&self) -> usize {
-        self.copies[0].iter().map(|segment| segment.bytes.as_slice().len()).sum()
+        self.copies[0].bytes()
     }
 }

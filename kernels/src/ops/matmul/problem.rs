@@ -3,7 +3,7 @@
 use std::fmt;
 
 use memra_contract::order::QUANT_BLOCK;
-use memra_contract::{BlockFormat, Cost, OrderClass, Problem, ProblemError, order};
+use memra_contract::{BlockFormat, Cost, Problem, ProblemError};
 
 use super::ID;
 use crate::contract::ProblemClass;
@@ -52,6 +52,13 @@ pub struct MatmulProblem {
 
 const AXES: &[&str] = &["m", "k", "seg", "act", "epi"];
 
+/// Formats a segment may have.
+pub const FORMATS: &[BlockFormat] = &[BlockFormat::F32, BlockFormat::Q4_1, BlockFormat::Q8_0];
+
+fn formats() -> String {
+    FORMATS.iter().map(|format| format.name).collect::<Vec<_>>().join(", ")
+}
+
 impl MatmulProblem {
     /// Reads and checks a problem.
     ///
@@ -59,7 +66,7 @@ impl MatmulProblem {
     /// [`ProblemError`] naming the axis.
     pub fn parse(problem: &Problem) -> Result<Self, ProblemError> {
         problem.only(ID, AXES)?;
-        let m = problem.size(ID, "m", 1..=64)? as usize;
+        let m = problem.size(ID, "m", 1..=4096)? as usize;
         let k = problem.size(ID, "k", QUANT_BLOCK as u64..=131_072)? as usize;
         if !k.is_multiple_of(QUANT_BLOCK) {
             return Err(refuse("k", k, "it must be a multiple of 32"));
@@ -102,7 +109,7 @@ impl MatmulProblem {
             .with_word("epi", epilogue)
     }
 
-    /// The activation type the kernels multiply: int8 planes for `q8_0` segments.
+    /// The activation type the kernels multiply: int8 planes for quantised segments.
     pub fn multiplied(&self) -> Activation {
         if self.segments.iter().all(|segment| segment.format == BlockFormat::F32) {
             Activation::F32
@@ -124,14 +131,6 @@ impl MatmulProblem {
     /// Blocks of 32 in a row.
     pub fn blocks(&self) -> usize {
         self.k / QUANT_BLOCK
-    }
-
-    /// The arithmetic of the product; an activation that is quantised first keeps `quantise_block32`.
-    pub fn order_class(&self) -> OrderClass {
-        match self.multiplied() {
-            Activation::F32 => order::DOT_F32_CHAIN32,
-            Activation::Q8 => order::DOT_I8_BLOCK32_CHAIN8,
-        }
     }
 
     /// Least work.
@@ -204,8 +203,8 @@ fn segment(text: &str, part: &str) -> Result<Segment, ProblemError> {
         return Err(refuse("seg", text, "a segment has at least one column"));
     }
     match BlockFormat::from_name(format) {
-        Some(format) if format == BlockFormat::Q8_0 || format == BlockFormat::F32 => Ok(Segment { format, n }),
-        _ => Err(refuse("seg", text, &format!("no segment format `{format}`; there are q8_0 and f32"))),
+        Some(format) if FORMATS.contains(&format) => Ok(Segment { format, n }),
+        _ => Err(refuse("seg", text, &format!("no segment format `{format}`; there are {}", formats()))),
     }
 }
 
@@ -216,7 +215,11 @@ fn multiplied_activation(segments: &[Segment], text: &str) -> Result<Activation,
     } else if floats == 0 {
         Ok(Activation::Q8)
     } else {
-        Err(refuse("seg", text, "f32 segments take f32 activations and q8_0 segments take q8: they cannot share one"))
+        Err(refuse(
+            "seg",
+            text,
+            "f32 segments take f32 activations and quantised segments take q8: they cannot share one",
+        ))
     }
 }
 
@@ -249,7 +252,7 @@ mod tests {
     fn wrong_axes_are_named() {
         for (text, axis) in [
             ("m=0,k=32,seg=q8_0:1", "`m`"),
-            ("m=65,k=32,seg=q8_0:1", "`m`"),
+            ("m=4097,k=32,seg=q8_0:1", "`m`"),
             ("m=1,k=33,seg=q8_0:1", "`k`"),
             ("m=1,k=32", "`seg`"),
             ("m=1,k=32,seg=q8_0", "`seg`"),

@@ -3,13 +3,16 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use memra_contract::{IsaTier, order};
+use memra_contract::{BlockFormat, IsaTier, order};
 
 use super::layout::{Layout, PackedSegment};
-use super::problem::{Activation, MatmulProblem};
+use super::problem::MatmulProblem;
 use super::{ID, scalar};
 #[cfg(target_arch = "x86_64")]
-use super::{avx2_f32_row, avx2_f32_tile4, avx2_q8_panel8, avx2_q8_row, avx512vnni_q8_panel16};
+use super::{
+    avx2_f32_row, avx2_f32_tile4, avx2_q4_1_panel8, avx2_q8_panel8, avx2_q8_row, avx512vnni_q4_1_panel16,
+    avx512vnni_q8_panel16,
+};
 use crate::backend::host::Part;
 use crate::contract::{PrepareError, Source, Variant};
 
@@ -47,8 +50,8 @@ pub type HostKernel = fn(&Operands<'_>, &PackedSegment, Range<usize>, &mut Part<
 pub struct MatmulVariant {
     /// What every contract knows.
     pub listed: Variant,
-    /// Activation type it multiplies.
-    pub activation: Activation,
+    /// Format of the segments it serves.
+    pub format: BlockFormat,
     /// Layout it reads.
     pub layout: Layout,
     /// Weight rows it works on together: ranges start at multiples of this.
@@ -72,10 +75,10 @@ pub static VARIANTS: &[MatmulVariant] = &[
             isa: IsaTier::Scalar,
             layout: "stored",
             order_class: order::DOT_I8_BLOCK32_CHAIN8,
-            rows: (1, 64),
+            rows: (1, 4096),
             source: source!("scalar.rs"),
         },
-        activation: Activation::Q8,
+        format: BlockFormat::Q8_0,
         layout: Layout::Stored,
         unit: 1,
         kernel: scalar::q8,
@@ -87,13 +90,61 @@ pub static VARIANTS: &[MatmulVariant] = &[
             isa: IsaTier::Scalar,
             layout: "stored",
             order_class: order::DOT_F32_CHAIN32,
-            rows: (1, 64),
+            rows: (1, 4096),
             source: source!("scalar.rs"),
         },
-        activation: Activation::F32,
+        format: BlockFormat::F32,
         layout: Layout::Stored,
         unit: 1,
         kernel: scalar::f32,
+    },
+    MatmulVariant {
+        listed: Variant {
+            name: "scalar_q4_1",
+            summary: "the order class in plain loops over stored blocks; the baseline of q4_1 segments",
+            isa: IsaTier::Scalar,
+            layout: "stored",
+            order_class: order::DOT_U4_MIN_BLOCK32_CHAIN8,
+            rows: (1, 4096),
+            source: source!("scalar.rs"),
+        },
+        format: BlockFormat::Q4_1,
+        layout: Layout::Stored,
+        unit: 1,
+        kernel: scalar::q4_1,
+    },
+    #[cfg(target_arch = "x86_64")]
+    MatmulVariant {
+        listed: Variant {
+            name: "avx2_q4_1_panel8",
+            summary: "panels of eight weight rows in chain order, a lane a row, pair sums kept in sixteen bits over a block",
+            isa: IsaTier::Avx2,
+            layout: "panel8_min",
+            order_class: order::DOT_U4_MIN_BLOCK32_CHAIN8,
+            rows: (1, 4096),
+            source: source!("avx2_q4_1_panel8.rs"),
+        },
+        format: BlockFormat::Q4_1,
+        layout: Layout::MinPanel { rows: 8 },
+        unit: 8,
+        kernel: avx2_q4_1_panel8::kernel,
+    },
+    #[cfg(target_arch = "x86_64")]
+    MatmulVariant {
+        listed: Variant {
+            name: "avx512vnni_q4_1_panel16",
+            summary: "panels of sixteen weight rows in chain order, a block with its scales and minima in one stream, weights \
+                      unpacked once for eight activation rows",
+            isa: IsaTier::Avx512Vnni,
+            layout: "panel16_min",
+            order_class: order::DOT_U4_MIN_BLOCK32_CHAIN8,
+            rows: (1, 4096),
+            source: source!("avx512vnni_q4_1_panel16.rs"),
+        },
+        format: BlockFormat::Q4_1,
+        layout: Layout::MinPanel { rows: 16 },
+        unit: 16,
+        kernel: avx512vnni_q4_1_panel16::kernel,
     },
     #[cfg(target_arch = "x86_64")]
     MatmulVariant {
@@ -103,10 +154,10 @@ pub static VARIANTS: &[MatmulVariant] = &[
             isa: IsaTier::Avx2,
             layout: "stored",
             order_class: order::DOT_I8_BLOCK32_CHAIN8,
-            rows: (1, 64),
+            rows: (1, 4096),
             source: source!("avx2_q8_row.rs"),
         },
-        activation: Activation::Q8,
+        format: BlockFormat::Q8_0,
         layout: Layout::Stored,
         unit: 1,
         kernel: avx2_q8_row::kernel,
@@ -119,10 +170,10 @@ pub static VARIANTS: &[MatmulVariant] = &[
             isa: IsaTier::Avx2,
             layout: "panel8",
             order_class: order::DOT_I8_BLOCK32_CHAIN8,
-            rows: (1, 64),
+            rows: (1, 4096),
             source: source!("avx2_q8_panel8.rs"),
         },
-        activation: Activation::Q8,
+        format: BlockFormat::Q8_0,
         layout: Layout::Panel { rows: 8, is_offset: false },
         unit: 8,
         kernel: avx2_q8_panel8::kernel,
@@ -136,10 +187,10 @@ pub static VARIANTS: &[MatmulVariant] = &[
             isa: IsaTier::Avx512Vnni,
             layout: "panel16_offset",
             order_class: order::DOT_I8_BLOCK32_CHAIN8,
-            rows: (1, 64),
+            rows: (1, 4096),
             source: source!("avx512vnni_q8_panel16.rs"),
         },
-        activation: Activation::Q8,
+        format: BlockFormat::Q8_0,
         layout: Layout::Panel { rows: 16, is_offset: true },
         unit: 16,
         kernel: avx512vnni_q8_panel16::kernel,
@@ -152,10 +203,10 @@ pub static VARIANTS: &[MatmulVariant] = &[
             isa: IsaTier::Avx2,
             layout: "stored",
             order_class: order::DOT_F32_CHAIN32,
-            rows: (1, 64),
+            rows: (1, 4096),
             source: source!("avx2_f32_row.rs"),
         },
-        activation: Activation::F32,
+        format: BlockFormat::F32,
         layout: Layout::Stored,
         unit: 1,
         kernel: avx2_f32_row::kernel,
@@ -168,10 +219,10 @@ pub static VARIANTS: &[MatmulVariant] = &[
             isa: IsaTier::Avx2,
             layout: "stored",
             order_class: order::DOT_F32_CHAIN32,
-            rows: (1, 64),
+            rows: (1, 4096),
             source: source!("avx2_f32_tile4.rs"),
         },
-        activation: Activation::F32,
+        format: BlockFormat::F32,
         layout: Layout::Stored,
         unit: 1,
         kernel: avx2_f32_tile4::kernel,
@@ -179,6 +230,11 @@ pub static VARIANTS: &[MatmulVariant] = &[
 ];
 
 static LISTED: LazyLock<Vec<&'static Variant>> = LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).collect());
+
+/// The variant of a name.
+pub fn by_name(name: &str) -> Option<&'static MatmulVariant> {
+    VARIANTS.iter().find(|entry| entry.listed.name == name)
+}
 
 pub(super) fn listed() -> &'static [&'static Variant] {
     &LISTED
@@ -196,8 +252,8 @@ pub(super) fn find(variant: &Variant, problem: &MatmulProblem) -> Result<&'stati
         .iter()
         .find(|entry| entry.listed.name == variant.name)
         .ok_or_else(|| refuse("it is not registered".to_owned()))?;
-    if entry.activation != problem.multiplied() {
-        return Err(refuse(format!("it multiplies {} activations", entry.activation)));
+    if let Some(other) = problem.segments.iter().find(|segment| segment.format != entry.format) {
+        return Err(refuse(format!("it serves {} segments, and one is {}", entry.format, other.format)));
     }
     let (fewest, most) = entry.listed.rows;
     if !(fewest..=most).contains(&(problem.m as u64)) {

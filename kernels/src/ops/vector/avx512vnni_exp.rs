@@ -1,7 +1,7 @@
 //! `memra_contract::order::exp` for sixteen values.
 
 use std::arch::x86_64::{
-    _CMP_LT_OQ, _MM_FROUND_NO_EXC, _MM_FROUND_TO_NEAREST_INT, __m512, _mm512_add_epi32, _mm512_add_ps,
+    __m512, _CMP_LT_OQ, _MM_FROUND_NO_EXC, _MM_FROUND_TO_NEAREST_INT, _mm512_add_epi32, _mm512_add_ps,
     _mm512_castsi512_ps, _mm512_cmp_ps_mask, _mm512_cvtps_epi32, _mm512_fmadd_ps, _mm512_maskz_mul_ps, _mm512_min_ps,
     _mm512_mul_ps, _mm512_roundscale_ps, _mm512_set1_epi32, _mm512_set1_ps, _mm512_slli_epi32,
 };

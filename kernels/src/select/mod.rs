@@ -1,5 +1,9 @@
 //! Selection: which variant serves a problem on a device, and why. One pure function.
 
+mod rows;
+
+pub use rows::{ByRows, LADDER, by_rows};
+
 use memra_contract::defaults::{DefaultRow, DefaultsTable, FamilyDefault};
 use memra_contract::{ContractId, DeviceKey, Problem, ProblemError};
 
@@ -77,8 +81,8 @@ pub fn shipped() -> Result<Vec<DefaultsTable>, memra_contract::defaults::Default
 
 /// Files under `kernels/defaults`.
 const SHIPPED: &[(&str, &str)] = &[
-    ("host-x86_64-avx2.toml", include_str!("../defaults/host-x86_64-avx2.toml")),
-    ("host-x86_64-avx512vnni.toml", include_str!("../defaults/host-x86_64-avx512vnni.toml")),
+    ("host-x86_64-avx2.toml", include_str!("../../defaults/host-x86_64-avx2.toml")),
+    ("host-x86_64-avx512vnni.toml", include_str!("../../defaults/host-x86_64-avx512vnni.toml")),
 ];
 
 /// Selects a variant for a problem on a device.
