@@ -28,7 +28,8 @@ pub(super) fn read(model: &GgufModel) -> Result<ModelConfig, LoadError> {
         return Err(refuse(kv_key, kv_heads.to_string(), "it must divide the number of query heads"));
     }
     let dim_key = "llama.attention.key_length";
-    let head_dim = checked(model, dim_key, metadata.optional_u64(dim_key)?.unwrap_or((hidden / heads) as u64), 16..=256)?;
+    let head_dim =
+        checked(model, dim_key, metadata.optional_u64(dim_key)?.unwrap_or((hidden / heads) as u64), 16..=256)?;
     if !head_dim.is_multiple_of(16) {
         return Err(refuse(dim_key, head_dim.to_string(), "it must be a multiple of 16"));
     }
@@ -111,7 +112,8 @@ fn rope(model: &GgufModel, head_dim: usize, tensors: &mut TensorList<'_>) -> Res
         why: why.to_owned(),
     };
     let rot_key = "llama.rope.dimension_count";
-    let n_rot = checked(model, rot_key, metadata.optional_u64(rot_key)?.unwrap_or(head_dim as u64), 2..=head_dim as u64)?;
+    let n_rot =
+        checked(model, rot_key, metadata.optional_u64(rot_key)?.unwrap_or(head_dim as u64), 2..=head_dim as u64)?;
     if !n_rot.is_multiple_of(2) {
         return Err(refuse(rot_key, n_rot.to_string(), "it must be even"));
     }

@@ -96,12 +96,7 @@ fn count(model: &GgufModel, key: &str, range: std::ops::RangeInclusive<u64>) -> 
     checked(model, key, model.metadata().get_u64(key)?, range)
 }
 
-fn checked(
-    model: &GgufModel,
-    key: &str,
-    value: u64,
-    range: std::ops::RangeInclusive<u64>,
-) -> Result<usize, LoadError> {
+fn checked(model: &GgufModel, key: &str, value: u64, range: std::ops::RangeInclusive<u64>) -> Result<usize, LoadError> {
     if range.contains(&value) {
         return Ok(value as usize);
     }

@@ -7,7 +7,7 @@ mod avx2_block4;
 mod prepared;
 mod scalar;
 
-pub(crate) use prepared::Quantiser;
+pub use prepared::Quantiser;
 
 use std::sync::LazyLock;
 
@@ -111,6 +111,11 @@ pub static VARIANTS: &[QuantiseVariant] = &[
         avx2_block4::kernel
     ),
 ];
+
+/// The variant of a name.
+pub fn by_name(name: &str) -> Option<&'static QuantiseVariant> {
+    VARIANTS.iter().find(|entry| entry.listed.name == name)
+}
 
 /// The fastest registered kernel of a tier for a few rows, used where a product quantises its own activation.
 pub(crate) fn kernel_for(tier: IsaTier) -> HostKernel {

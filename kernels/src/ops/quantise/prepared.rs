@@ -22,7 +22,7 @@ pub(super) struct PreparedQuantise {
 }
 
 /// A kernel with its split into tasks, for this contract and for products that quantise their activation first.
-pub(crate) struct Quantiser {
+pub struct Quantiser {
     kernel: HostKernel,
     schedule: Option<Schedule>,
 }
@@ -45,12 +45,12 @@ impl Schedule {
 
 impl Quantiser {
     /// Runs a kernel.
-    pub(crate) fn new(kernel: HostKernel) -> Self {
+    pub fn new(kernel: HostKernel) -> Self {
         Self { kernel, schedule: None }
     }
 
     /// Quantises whole blocks; the slices are those of the contract's tensors.
-    pub(crate) fn run(&mut self, pool: &Pool, x: &[f32], quants: &mut [i8], scales: &mut [f32], sums: &mut [i16]) {
+    pub fn run(&mut self, pool: &Pool, x: &[f32], quants: &mut [i8], scales: &mut [f32], sums: &mut [i16]) {
         let (threads, blocks) = (pool.threads(), scales.len());
         let fresh = self.schedule.take().filter(|schedule| schedule.threads == threads && schedule.blocks == blocks);
         let schedule = self.schedule.insert(fresh.unwrap_or_else(|| Schedule::new(blocks, threads)));
