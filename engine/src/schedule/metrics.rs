@@ -5,7 +5,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 use std::sync::atomic::AtomicU64;
 
 use super::request::FinishReason;
@@ -111,29 +111,26 @@ impl EngineMetrics {
 
     /// Puts everything into a registry, whose labels (the model's name) are the caller's affair.
     pub fn register(&self, registry: &mut Registry) {
-        let mut add = |name: &str, help: &str, metric: Box<dyn prometheus_client::registry::Metric>| {
-            registry.register(format!("{PREFIX}{name}"), help, metric);
-        };
-        add("num_requests_running", "Sequences that run", Box::new(self.running.clone()));
-        add("num_requests_waiting", "Requests that wait", Box::new(self.waiting.clone()));
-        add("kv_cache_usage_perc", "Share of the cache's pages in use, 0 to 1", Box::new(self.cache_usage.clone()));
-        add("prompt_tokens", "Prompt tokens read", Box::new(self.prompt_tokens.clone()));
-        add("generation_tokens", "Tokens drawn", Box::new(self.generation_tokens.clone()));
-        add("request_success", "Requests that ended, by reason", Box::new(self.finished.clone()));
-        add("request_failure", "Requests that failed in a step", Box::new(self.failed.clone()));
-        add("engine_steps", "Steps of the executor", Box::new(self.steps.clone()));
-        add("time_to_first_token_seconds", "Submission to first token", Box::new(self.time_to_first_token.clone()));
-        add("inter_token_latency_seconds", "Between two tokens", Box::new(self.inter_token_latency.clone()));
-        add("e2e_request_latency_seconds", "Submission to end", Box::new(self.e2e_latency.clone()));
-        add("request_queue_time_seconds", "Submission to admission", Box::new(self.queue_time.clone()));
-        add("request_prefill_time_seconds", "Admission to first token", Box::new(self.prefill_time.clone()));
-        add("request_decode_time_seconds", "First token to last", Box::new(self.decode_time.clone()));
-        add("request_prompt_tokens", "Prompt tokens of a request", Box::new(self.request_prompt_tokens.clone()));
-        add(
-            "request_generation_tokens",
-            "Tokens drawn for a request",
-            Box::new(self.request_generation_tokens.clone()),
-        );
-        add("step_batch_size", "Sequences that shared a step", Box::new(self.batch_size.clone()));
+        add(registry, "num_requests_running", "Sequences that run", &self.running);
+        add(registry, "num_requests_waiting", "Requests that wait", &self.waiting);
+        add(registry, "kv_cache_usage_perc", "Share of the cache's pages in use, 0 to 1", &self.cache_usage);
+        add(registry, "prompt_tokens", "Prompt tokens read", &self.prompt_tokens);
+        add(registry, "generation_tokens", "Tokens drawn", &self.generation_tokens);
+        add(registry, "request_success", "Requests that ended, by reason", &self.finished);
+        add(registry, "request_failure", "Requests that failed in a step", &self.failed);
+        add(registry, "engine_steps", "Steps of the executor", &self.steps);
+        add(registry, "time_to_first_token_seconds", "Submission to first token", &self.time_to_first_token);
+        add(registry, "inter_token_latency_seconds", "Between two tokens", &self.inter_token_latency);
+        add(registry, "e2e_request_latency_seconds", "Submission to end", &self.e2e_latency);
+        add(registry, "request_queue_time_seconds", "Submission to admission", &self.queue_time);
+        add(registry, "request_prefill_time_seconds", "Admission to first token", &self.prefill_time);
+        add(registry, "request_decode_time_seconds", "First token to last", &self.decode_time);
+        add(registry, "request_prompt_tokens", "Prompt tokens of a request", &self.request_prompt_tokens);
+        add(registry, "request_generation_tokens", "Tokens drawn for a request", &self.request_generation_tokens);
+        add(registry, "step_batch_size", "Sequences that shared a step", &self.batch_size);
     }
+}
+
+fn add<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: &M) {
+    registry.register(format!("{PREFIX}{name}"), help, metric.clone());
 }

@@ -4,9 +4,26 @@
 //! functions here are slow on purpose: one element at a time, every rounding visible. An `fma` rounds once; every other
 //! `*` and `+` on floats rounds by itself, so kernels of a class are compiled with contraction off.
 
+mod argmax;
+mod attention;
+mod dequantise;
 mod exp;
+mod rope;
+mod sample;
+mod swiglu;
 
+pub use argmax::{ARGMAX_LOWEST, argmax};
+pub use attention::{
+    ATTENTION_SPLIT, ATTENTION_SPLIT256, AttentionSplit, attention, attention_combine, attention_split,
+};
+pub use dequantise::{DEQUANTISE_EXACT, dequantise_q8_0};
 pub use exp::{EXP_COEFFICIENTS, EXP_HIGHEST, EXP_LOWEST, LN2_HIGH, LN2_LOW, exp};
+pub use rope::{ROPE_F32, RotationKind, rope_head, rope_pair};
+pub use sample::{
+    GUMBEL_HIGHEST, MIX32_FIRST, MIX32_SECOND, RowParams, SAMPLE_CHAINS, SAMPLE_GUMBEL, gumbel, mix32, sample,
+    sample_bits, sample_exponent, sample_keys,
+};
+pub use swiglu::{SWIGLU, SWIGLU_QUANTISE_BLOCK32, swiglu, swiglu_quantise_block};
 
 use half::f16;
 
@@ -61,9 +78,28 @@ pub const RMS_CHAIN128: OrderClass = OrderClass {
            r = 1 / sqrt(sum / hidden + epsilon); y = (x * r) * weight",
 };
 
+/// [`RMS_CHAIN128`], then [`QUANTISE_BLOCK32`].
+pub const RMS_CHAIN128_QUANTISE_BLOCK32: OrderClass = OrderClass {
+    id: "rms_chain128_quantise_block32",
+    text: "rms_chain128 of the row, then quantise_block32 of its f32 values",
+};
+
 /// Every class, for listings and lookups.
-pub const ALL: &[OrderClass] =
-    &[QUANTISE_BLOCK32, DOT_I8_BLOCK32_CHAIN8, DOT_U4_MIN_BLOCK32_CHAIN8, DOT_F32_CHAIN32, RMS_CHAIN128];
+pub const ALL: &[OrderClass] = &[
+    QUANTISE_BLOCK32,
+    DOT_I8_BLOCK32_CHAIN8,
+    DOT_U4_MIN_BLOCK32_CHAIN8,
+    DOT_F32_CHAIN32,
+    RMS_CHAIN128,
+    RMS_CHAIN128_QUANTISE_BLOCK32,
+    ROPE_F32,
+    ATTENTION_SPLIT256,
+    SWIGLU,
+    SWIGLU_QUANTISE_BLOCK32,
+    DEQUANTISE_EXACT,
+    ARGMAX_LOWEST,
+    SAMPLE_GUMBEL,
+];
 
 /// Adds chains in a pair tree: element `i` takes element `i + d` for `d = N/2, N/4, ..., 1`.
 ///

@@ -1,8 +1,17 @@
 //! The contracts, one folder each.
 
+pub mod argmax;
+pub mod attention;
+pub mod embed;
 pub mod matmul;
 pub mod quantise;
 pub mod rms_norm;
+pub mod rms_norm_quantise;
+pub mod rope_append;
+pub mod sample;
+pub(crate) mod shared;
+pub mod swiglu;
+pub mod swiglu_quantise;
 pub(crate) mod vector;
 
 use memra_contract::{DType, Tensor, TensorSet};
@@ -10,7 +19,19 @@ use memra_contract::{DType, Tensor, TensorSet};
 use crate::contract::{Contract, PrepareError};
 
 /// Every contract, in the order they are listed.
-pub static CONTRACTS: &[&dyn Contract] = &[&quantise::Quantise, &matmul::Matmul, &rms_norm::RmsNorm];
+pub static CONTRACTS: &[&dyn Contract] = &[
+    &quantise::Quantise,
+    &matmul::Matmul,
+    &rms_norm::RmsNorm,
+    &rms_norm_quantise::RmsNormQuantise,
+    &rope_append::RopeAppend,
+    &attention::Attention,
+    &swiglu::Swiglu,
+    &swiglu_quantise::SwigluQuantise,
+    &embed::Embed,
+    &argmax::Argmax,
+    &sample::Sample,
+];
 
 /// An input tensor of the expected type and size.
 pub(crate) fn input<'a>(

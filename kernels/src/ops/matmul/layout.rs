@@ -52,7 +52,7 @@ pub struct PackedSegment {
 }
 
 /// Blocks of a row in panel order.
-fn panel_order(blocks: usize) -> impl Iterator<Item = usize> {
+pub(crate) fn panel_order(blocks: usize) -> impl Iterator<Item = usize> {
     CHAIN_ORDER.into_iter().flat_map(move |chain| (chain..blocks).step_by(8))
 }
 

@@ -23,6 +23,7 @@ mod product;
 mod scalar;
 mod variants;
 
+pub(crate) use layout::panel_order;
 pub use layout::{Layout, PackedSegment};
 pub use problem::{Activation, Epilogue, FORMATS, MatmulProblem, Segment};
 pub use product::{BoundSegment, Product};

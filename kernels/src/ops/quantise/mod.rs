@@ -238,23 +238,11 @@ impl Contract for Quantise {
         Sizes::parse(problem)?;
         let values: Vec<f64> =
             inputs.get("x").map(Tensor::to_f32).unwrap_or_default().into_iter().map(f64::from).collect();
-        let mut scales = Vec::with_capacity(values.len());
-        for block in values.chunks_exact(QUANT_BLOCK) {
-            let maximum = block.iter().fold(0.0_f64, |a, v| a.max(v.abs()));
-            // Blocks below the flush threshold become zero: their error is the threshold's.
-            scales.extend([(maximum / 127.0).max(2.0 * f64::from(order::QUANT_FLUSH)); QUANT_BLOCK]);
-        }
-        Ok(Reference { values, scales })
+        Ok(Reference { scales: block_scales(&values), values })
     }
 
     fn output_values(&self, outputs: &TensorSet) -> Vec<f64> {
-        let quants = outputs.get("quants").map(Tensor::to_i8).unwrap_or_default();
-        let scales = outputs.get("scales").map(Tensor::to_f32).unwrap_or_default();
-        quants
-            .chunks_exact(QUANT_BLOCK)
-            .zip(scales)
-            .flat_map(|(block, scale)| block.iter().map(move |q| f64::from(*q) * f64::from(scale)))
-            .collect()
+        plane_values(outputs)
     }
 
     fn variants(&self) -> &'static [&'static Variant] {
@@ -291,9 +279,36 @@ fn find(variant: &Variant, problem: &Problem) -> Result<(&'static QuantiseVarian
 }
 
 fn outputs(sizes: Sizes, quants: &[i8], scales: &[f32], sums: &[i16]) -> TensorSet {
-    let blocks = [sizes.m, sizes.k / QUANT_BLOCK];
+    planes(sizes.m, sizes.k, quants, scales, sums)
+}
+
+/// The scale of each element's error: one quant of its block.
+pub(crate) fn block_scales(values: &[f64]) -> Vec<f64> {
+    let mut scales = Vec::with_capacity(values.len());
+    for block in values.chunks_exact(QUANT_BLOCK) {
+        let maximum = block.iter().fold(0.0_f64, |a, v| a.max(v.abs()));
+        // Blocks below the flush threshold become zero: their error is the threshold's.
+        scales.extend([(maximum / 127.0).max(2.0 * f64::from(order::QUANT_FLUSH)); QUANT_BLOCK]);
+    }
+    scales
+}
+
+/// The values that int8 planes stand for.
+pub(crate) fn plane_values(outputs: &TensorSet) -> Vec<f64> {
+    let quants = outputs.get("quants").map(Tensor::to_i8).unwrap_or_default();
+    let scales = outputs.get("scales").map(Tensor::to_f32).unwrap_or_default();
+    quants
+        .chunks_exact(QUANT_BLOCK)
+        .zip(scales)
+        .flat_map(|(block, scale)| block.iter().map(move |q| f64::from(*q) * f64::from(scale)))
+        .collect()
+}
+
+/// Int8 planes of `m` rows of `k` as tensors.
+pub(crate) fn planes(m: usize, k: usize, quants: &[i8], scales: &[f32], sums: &[i16]) -> TensorSet {
+    let blocks = [m, k / QUANT_BLOCK];
     TensorSet::new(vec![
-        Tensor::i8("quants", &[sizes.m, sizes.k], quants),
+        Tensor::i8("quants", &[m, k], quants),
         Tensor::f32("scales", &blocks, scales),
         Tensor::i16("sums", &blocks, sums),
     ])

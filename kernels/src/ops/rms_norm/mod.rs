@@ -43,7 +43,7 @@ static INFO: ContractInfo = ContractInfo {
     rows_axis: "m",
 };
 
-const FAMILIES: &[(&str, &str)] = &[
+pub(crate) const FAMILIES: &[(&str, &str)] = &[
     ("normal", "normal values, weights near one"),
     ("outlier", "one value in a hundred is a thousand times the others"),
     ("small", "values near 1e-18, so that epsilon decides"),
@@ -132,19 +132,25 @@ struct Sizes {
 
 impl Sizes {
     fn parse(problem: &Problem) -> Result<Self, ProblemError> {
-        problem.only(ID, &["m", "hidden", "eps"])?;
-        let m = problem.size(ID, "m", 1..=4096)? as usize;
-        let hidden = problem.size(ID, "hidden", 1..=131_072)? as usize;
-        let text = problem.get("eps").map_or_else(|| DEFAULT_EPSILON.to_owned(), AxisValue::to_string);
-        match text.parse::<f32>() {
-            Ok(epsilon) if epsilon > 0.0 && epsilon.is_finite() => Ok(Self { m, hidden, epsilon }),
-            _ => Err(ProblemError::Value {
-                contract: ID.to_owned(),
-                axis: "eps".to_owned(),
-                value: text,
-                why: "a positive decimal number is needed".to_owned(),
-            }),
-        }
+        let (m, hidden, epsilon) = parse_axes(ID, problem)?;
+        Ok(Self { m, hidden, epsilon })
+    }
+}
+
+/// Rows, length of a row and epsilon, for this contract and for those that go on from it.
+pub(crate) fn parse_axes(contract: &str, problem: &Problem) -> Result<(usize, usize, f32), ProblemError> {
+    problem.only(contract, &["m", "hidden", "eps"])?;
+    let m = problem.size(contract, "m", 1..=4096)? as usize;
+    let hidden = problem.size(contract, "hidden", 1..=131_072)? as usize;
+    let text = problem.get("eps").map_or_else(|| DEFAULT_EPSILON.to_owned(), AxisValue::to_string);
+    match text.parse::<f32>() {
+        Ok(epsilon) if epsilon > 0.0 && epsilon.is_finite() => Ok((m, hidden, epsilon)),
+        _ => Err(ProblemError::Value {
+            contract: contract.to_owned(),
+            axis: "eps".to_owned(),
+            value: text,
+            why: "a positive decimal number is needed".to_owned(),
+        }),
     }
 }
 
