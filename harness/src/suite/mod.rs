@@ -138,7 +138,7 @@ pub fn run_replicate(
     let backend = HostBackend::detect();
     let setup = WorkshopSetup {
         backend: &backend,
-        tables: Tables { local: spec.local_defaults.clone(), shipped: shipped()? },
+        tables: Tables { local: spec.local_defaults.clone(), shipped: shipped()?, forced: Vec::new() },
         commands: spec.commands.clone(),
         plan: CheckPlan::default(),
         process: ProcessOptions::default(),

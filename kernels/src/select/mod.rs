@@ -13,6 +13,8 @@ use crate::registry::{self, LookupError};
 /// How a selection was found, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
+    /// Asked for by name.
+    Forced,
     /// A default promoted on this machine from its own receipts.
     LocalDefault,
     /// A shipped default of this device key.
@@ -29,6 +31,7 @@ impl Reason {
     /// Lower-case words, as they stand in receipts and listings.
     pub const fn text(self) -> &'static str {
         match self {
+            Self::Forced => "asked for",
             Self::LocalDefault => "local default",
             Self::ShippedDefault => "shipped default",
             Self::SameArchitecture => "same architecture, unmeasured",
@@ -58,6 +61,9 @@ pub struct Tables {
     pub local: Option<DefaultsTable>,
     /// Shipped defaults, any keys.
     pub shipped: Vec<DefaultsTable>,
+    /// Contract and variant names that go before every default, where the variant serves the problem: to run an engine with
+    /// a kernel that is not promoted.
+    pub forced: Vec<(String, String)>,
 }
 
 /// A selection could not be made.
@@ -98,6 +104,10 @@ pub fn select(
     let problem = contract.normalise(problem)?;
     let class = contract.class(&problem)?;
     let mut search = Search { contract, problem: &problem, class: &class, key, passed_over: Vec::new() };
+    if let Some(variant) = search.forced(tables) {
+        let passed_over = search.passed_over;
+        return Ok(Selection { variant, reason: Reason::Forced, promotion: None, passed_over });
+    }
     let found = search.run(tables);
     let passed_over = search.passed_over;
     if let Some((variant, reason, promotion)) = found {
@@ -118,6 +128,25 @@ struct Search<'a> {
 type Found = (&'static Variant, Reason, String);
 
 impl Search<'_> {
+    /// The first variant asked for by name that serves the problem.
+    fn forced(&mut self, tables: &Tables) -> Option<&'static Variant> {
+        let names = tables.forced.iter().filter(|(contract, _)| contract == self.contract.info().id);
+        for (_, name) in names {
+            let variant = match registry::variant(self.contract, name) {
+                Ok(variant) => variant,
+                Err(error) => {
+                    self.passed_over.push(error.to_string());
+                    continue;
+                }
+            };
+            match registry::can_run(self.contract, variant, self.problem, self.key) {
+                Ok(()) => return Some(variant),
+                Err(error) => self.passed_over.push(error.to_string()),
+            }
+        }
+        None
+    }
+
     fn run(&mut self, tables: &Tables) -> Option<Found> {
         let is_own = |table: &&DefaultsTable| table.key() == Ok(self.key);
         let own: Vec<_> = tables.shipped.iter().filter(is_own).collect();
@@ -268,22 +297,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_asked_for_goes_first_where_it_serves() {
+        let forced = ["avx2_q8_panel8", "scalar_q8", "no_such"].map(|name| ("matmul".to_owned(), name.to_owned()));
+        let tables = Tables { forced: forced.to_vec(), ..Tables::default() };
+        let selection = selected(AVX2, 1, &tables);
+        assert_eq!((selection.reason, selection.variant.name), (Reason::Forced, "avx2_q8_panel8"));
+        let scalar = DeviceKey::Host { arch: HostArch::X86_64, tier: IsaTier::Scalar };
+        let selection = selected(scalar, 1, &tables);
+        assert_eq!(selection.variant.name, "scalar_q8");
+        assert!(selection.passed_over[0].contains("needs avx2"), "{:?}", selection.passed_over);
+    }
+
+    #[test]
     fn void_and_foreign_defaults_are_passed_over_aloud() {
-        let mut tables = Tables { local: None, shipped: vec![table(AVX2, "n4^7-k4^4", "avx2_q8_row")] };
+        let mut tables = Tables { shipped: vec![table(AVX2, "n4^7-k4^4", "avx2_q8_row")], ..Tables::default() };
         tables.shipped[0].families[0].rows[0].source_sha256 = memra_contract::digest::Digest::from_bytes(&[0; 32]);
         let selection = selected(AVX2, 1, &tables);
         assert_eq!(selection.reason, Reason::Baseline);
         assert!(selection.passed_over[0].contains("source differs"), "{:?}", selection.passed_over);
 
-        let mut tables = Tables { local: None, shipped: vec![table(AVX2, "n4^7-k4^4", "avx2_q8_row")] };
+        let mut tables = Tables { shipped: vec![table(AVX2, "n4^7-k4^4", "avx2_q8_row")], ..Tables::default() };
         tables.shipped[0].families[0].revision = 9;
         assert!(selected(AVX2, 1, &tables).passed_over[0].contains("revision 9"));
 
         // A table of a richer tier is of no use to a poorer device, and is not looked into.
-        let tables = Tables { local: None, shipped: vec![table(AVX512, "n4^7-k4^4", "avx512vnni_q8_panel16")] };
+        let tables = Tables { shipped: vec![table(AVX512, "n4^7-k4^4", "avx512vnni_q8_panel16")], ..Tables::default() };
         assert_eq!(selected(AVX2, 1, &tables).reason, Reason::Baseline);
         // A key that names a device without the needed tier is refused by the variant itself.
-        let tables = Tables { local: Some(table(AVX2, "n4^7-k4^4", "avx512vnni_q8_panel16")), shipped: Vec::new() };
+        let tables = Tables { local: Some(table(AVX2, "n4^7-k4^4", "avx512vnni_q8_panel16")), ..Tables::default() };
         assert!(selected(AVX2, 1, &tables).passed_over[0].contains("needs avx512vnni"));
     }
 

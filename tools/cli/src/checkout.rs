@@ -85,5 +85,5 @@ pub fn tables(key: DeviceKey) -> anyhow::Result<Tables> {
         }
         _ => None,
     };
-    Ok(Tables { local, shipped: select::shipped()? })
+    Ok(Tables { local, shipped: select::shipped()?, forced: Vec::new() })
 }

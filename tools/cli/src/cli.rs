@@ -1,10 +1,18 @@
 //! The command line: every command and option, with the text of its help.
 
+mod engine;
+
+pub use engine::{
+    BenchArguments, BenchOutput, ExplainArguments, GenArguments, LogitsArguments, MemraServer, ModelArguments,
+    ModelCommand, RunGen, SamplingArguments, ServeArguments,
+};
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// A lab for inference kernels: check a variant, race it, keep the receipts, promote what won.
+/// A lab for inference kernels with an engine attached: check a variant, race it, keep the receipts, promote what won, run
+/// models on it.
 #[derive(Debug, Parser)]
 #[command(name = "memra-lab", version, propagate_version = true, arg_required_else_help = true, max_term_width = 100)]
 pub struct Cli {
@@ -25,6 +33,25 @@ pub struct KernelCheck {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Generate text with a model, and check the engine on it.
+    Gen(Box<GenArguments>),
+    /// Serve a model over HTTP with the interface of OpenAI.
+    Serve(Box<ServeArguments>),
+    /// Measure how fast prompts are read and tokens generated, by length and depth.
+    Bench(BenchArguments),
+    /// Say what runs in a step of a model and why: variants, receipts, bytes, times, gaps.
+    Explain(ExplainArguments),
+    /// Look into model files.
+    Model {
+        /// What to do.
+        #[command(subcommand)]
+        command: ModelCommand,
+    },
+    /// Write the logits of given tokens into a file, to hold them against an oracle's.
+    Logits(LogitsArguments),
+    /// Be an arm of a workload cell. Used by `ab run`, which starts one for each arm.
+    #[command(hide = true)]
+    EngineArm,
     /// Race two arms in interleaved trials, or compare two recorded cells.
     Ab {
         /// What to do.
@@ -380,5 +407,7 @@ mod tests {
     fn definitions_are_consistent() {
         Cli::command().debug_assert();
         KernelCheck::command().debug_assert();
+        RunGen::command().debug_assert();
+        MemraServer::command().debug_assert();
     }
 }

@@ -3,10 +3,12 @@
 mod isa;
 mod partition;
 mod pool;
+mod read_rate;
 
 pub use isa::this_tier;
 pub use partition::{Lent, Part, Partition};
 pub use pool::Pool;
+pub use read_rate::read_rate;
 
 use memra_contract::device::HostArch;
 use memra_contract::{DeviceKey, Problem, TensorSet};

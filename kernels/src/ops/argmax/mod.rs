@@ -1,5 +1,9 @@
 //! Index of the largest value of each row.
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx2_pieces;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512vnni_pieces;
 mod prepared;
 mod scalar;
 
@@ -79,8 +83,25 @@ macro_rules! variant {
 }
 
 /// The variants, baseline first.
-pub static VARIANTS: &[ArgmaxVariant] =
-    &[variant!("scalar", "one value after another; the baseline", IsaTier::Scalar, "scalar.rs", scalar::kernel)];
+pub static VARIANTS: &[ArgmaxVariant] = &[
+    variant!("scalar", "one value after another; the baseline", IsaTier::Scalar, "scalar.rs", scalar::kernel),
+    #[cfg(target_arch = "x86_64")]
+    variant!(
+        "avx2_pieces",
+        "the largest of pieces of 512 by eight lanes, then its place in the first piece that has it",
+        IsaTier::Avx2,
+        "avx2_pieces.rs",
+        avx2_pieces::kernel
+    ),
+    #[cfg(target_arch = "x86_64")]
+    variant!(
+        "avx512vnni_pieces",
+        "the largest of pieces of 512 by sixteen lanes, then its place in the first piece that has it",
+        IsaTier::Avx512Vnni,
+        "avx512vnni_pieces.rs",
+        avx512vnni_pieces::kernel
+    ),
+];
 
 static LISTED: LazyLock<Vec<&'static Variant>> = LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).collect());
 

@@ -18,7 +18,7 @@ proptest! {
             values.iter().map(|v| if floor == 0 { v.min(0.5) } else if floor == 1 { v.min(-2.0) } else { *v }).collect();
         let wanted = order::argmax(&values);
         let pool = Pool::new(2).unwrap();
-        for variant in VARIANTS.iter().filter(|variant| variant.listed.isa <= this_tier()) {
+        for variant in of_this_machine() {
             let mut out = [u32::MAX];
             run(&pool, variant, 1, values.len(), &values, &mut out);
             prop_assert_eq!(out[0], wanted, "{}", variant.listed.name);
@@ -27,18 +27,24 @@ proptest! {
     }
 }
 
+fn of_this_machine() -> impl Iterator<Item = &'static ArgmaxVariant> {
+    VARIANTS.iter().filter(|variant| variant.listed.isa <= this_tier())
+}
+
 #[test]
-fn one_large_value_is_found_at_every_place() {
+fn one_value_is_found_at_every_place_among_lower_ones_and_nan() {
     let pool = Pool::new(1).unwrap();
-    for variant in VARIANTS.iter().filter(|variant| variant.listed.isa <= this_tier()) {
-        for n in [1, 15, 16, 17, 63, 200, 1024, 1100] {
-            let mut values = vec![f32::NEG_INFINITY; n];
-            for place in 0..n {
-                values[place] = -5.0;
-                let mut out = [0];
-                run(&pool, variant, 1, n, &values, &mut out);
-                assert_eq!(out[0] as usize, place, "{} {n}", variant.listed.name);
-                values[place] = if place % 2 == 0 { f32::NAN } else { f32::NEG_INFINITY };
+    for variant in of_this_machine() {
+        for n in [1, 15, 16, 17, 63, 64, 200, 1024, 1100] {
+            for filler in [f32::NEG_INFINITY, f32::NAN, -6.0] {
+                let mut values = vec![filler; n];
+                for place in 0..n {
+                    values[place] = -5.0;
+                    let mut out = [0];
+                    run(&pool, variant, 1, n, &values, &mut out);
+                    assert_eq!(out[0] as usize, place, "{} {n} {filler}", variant.listed.name);
+                    values[place] = filler;
+                }
             }
         }
     }
@@ -52,11 +58,13 @@ fn pieces_of_a_row_are_merged_in_order() {
     for (places, wanted) in
         [(&[] as &[usize], 0), (&[n - 1], n - 1), (&[PIECE, 2 * PIECE], PIECE), (&[7, PIECE, n - 1], 7)]
     {
-        places.iter().for_each(|place| values[*place] = 1.0);
-        for pool in &pools {
+        for place in places {
+            values[*place] = 1.0;
+        }
+        for (pool, variant) in pools.iter().flat_map(|pool| of_this_machine().map(move |variant| (pool, variant))) {
             let mut out = [9];
-            run(pool, &VARIANTS[0], 1, n, &values, &mut out);
-            assert_eq!(out[0] as usize, wanted);
+            run(pool, variant, 1, n, &values, &mut out);
+            assert_eq!(out[0] as usize, wanted, "{}", variant.listed.name);
         }
         values.fill(f32::NAN);
     }

@@ -93,7 +93,8 @@ impl Step<'_> {
                         *sum = _mm256_fmadd_ps(q, row, *sum);
                     }
                 }
-                keys = keys.add(PAGE);
+                // Past the last row the pointer leaves the page, and is not followed.
+                keys = keys.wrapping_add(PAGE);
                 queries = queries.add(1);
             }
             for (pair, sums) in sums.iter().enumerate() {
@@ -126,7 +127,7 @@ impl Step<'_> {
                             *sum = _mm256_fmadd_ps(weight, row, *sum);
                         }
                     }
-                    values = values.add(head_dim);
+                    values = values.wrapping_add(head_dim);
                     weights = weights.add(1);
                 }
             }

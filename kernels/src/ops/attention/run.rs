@@ -13,7 +13,7 @@ use crate::backend::host::{Partition, Pool, this_tier};
 use crate::memory::Guarded;
 
 /// Below this many multiply-adds a launch runs on the caller alone.
-const ALONE_PRODUCTS: usize = 60_000;
+const ALONE_PRODUCTS: usize = 200_000;
 
 /// Memory that launches reuse: partial results and a workspace a thread. It grows to what the largest launch needs.
 #[derive(Default)]
@@ -37,18 +37,15 @@ impl Scratch {
 
 /// What one task works in.
 struct Workspace {
-    queries: Guarded<f32>,
+    /// Queries of the pairs of a tile with one head of keys, f32 `[pairs, QUERY_STRIDE]`.
+    queries: Vec<f32>,
     scores: Guarded<f32>,
     partials: Vec<f32>,
 }
 
 impl Workspace {
     fn new() -> Self {
-        Self {
-            queries: Guarded::new(MAX_PAIRS * QUERY_STRIDE),
-            scores: Guarded::new(MAX_PAIRS * SCORE_STRIDE),
-            partials: Vec::new(),
-        }
+        Self { queries: Vec::new(), scores: Guarded::new(MAX_PAIRS * SCORE_STRIDE), partials: Vec::new() }
     }
 }
 
@@ -141,7 +138,7 @@ pub fn run(
         }
     }
     let launch = Launch { variant, shape, scale, groups, q, pages, tiles };
-    launch.run(pool, &tasks, partials, scratch, out);
+    launch.run(pool, &tasks, &partials, scratch, out);
 }
 
 /// Cuts groups into tiles of at most `rows` rows, and at the ends of splits.
@@ -162,7 +159,7 @@ fn tiles(groups: &[RowGroup<'_>], rows: usize) -> Vec<Tile> {
 }
 
 impl Launch<'_> {
-    fn run(&self, pool: &Pool, tasks: &[Task], bounds: Vec<usize>, scratch: &mut Scratch, out: &mut [f32]) {
+    fn run(&self, pool: &Pool, tasks: &[Task], bounds: &[usize], scratch: &mut Scratch, out: &mut [f32]) {
         while scratch.workspaces.len() < pool.threads() {
             scratch.workspaces.push(Mutex::new(Workspace::new()));
         }
@@ -174,7 +171,7 @@ impl Launch<'_> {
         let width = self.shape.q_elements();
         let rows = self.tiles.iter().map(|tile| tile.row * width).chain([out.len()]).collect();
         let mut out_parts = Partition::new(rows);
-        let mut partial_parts = (bounds.len() > 1).then(|| Partition::new(bounds.clone()));
+        let mut partial_parts = (bounds.len() > 1).then(|| Partition::new(bounds.to_vec()));
         let outs = out_parts.lend(out, 1);
         {
             let lent = partial_parts.as_mut().map(|parts| parts.lend(&mut partials[..needed], 1));
@@ -185,6 +182,7 @@ impl Launch<'_> {
                     (Some((kv_head, split)), Some(lent), Some(first)) => {
                         let tile = &self.tiles[tile];
                         let mut part = lent.take(first + kv_head * tile.splits() + split);
+                        self.scale_queries(tile, kv_head, &mut workspace.queries);
                         self.part(tile, kv_head, split, &mut workspace, part.row(0));
                     }
                     _ => self.whole(&self.tiles[tile], &mut workspace, outs.take(tile).row(0)),
@@ -207,6 +205,7 @@ impl Launch<'_> {
             partials.resize(elements * tile.splits(), 0.0);
         }
         for kv_head in 0..self.shape.kv_heads {
+            self.scale_queries(tile, kv_head, &mut workspace.queries);
             for (split, partial) in partials.chunks_exact_mut(elements).take(tile.splits()).enumerate() {
                 self.part(tile, kv_head, split, workspace, partial);
             }
@@ -215,7 +214,25 @@ impl Launch<'_> {
         workspace.partials = partials;
     }
 
-    /// One split of the pairs of a tile with one head of keys; `out` is f32 `[pairs, head_dim + PARTIAL_TAIL]`.
+    /// The queries of the pairs of a tile with one head of keys, times the scale.
+    fn scale_queries(&self, tile: &Tile, kv_head: usize, queries: &mut Vec<f32>) {
+        let (group, head_dim) = (self.shape.group(), self.shape.head_dim);
+        let elements = tile.rows * group * QUERY_STRIDE;
+        if queries.len() < elements {
+            queries.resize(elements, 0.0);
+        }
+        let rows = self.q[tile.row * self.shape.q_elements()..].chunks_exact(self.shape.q_elements());
+        for (row, queries) in rows.zip(queries[..elements].chunks_exact_mut(group * QUERY_STRIDE)) {
+            let heads = row[kv_head * group * head_dim..][..group * head_dim].chunks_exact(head_dim);
+            for (head, scaled) in heads.zip(queries.chunks_exact_mut(QUERY_STRIDE)) {
+                for (scaled, q) in scaled.iter_mut().zip(head) {
+                    *scaled = q * self.scale;
+                }
+            }
+        }
+    }
+
+    /// One split of the pairs whose queries lie in the workspace; `out` is f32 `[pairs, head_dim + PARTIAL_TAIL]`.
     fn part(&self, tile: &Tile, kv_head: usize, split: usize, workspace: &mut Workspace, out: &mut [f32]) {
         let (shape, group) = (self.shape, self.shape.group());
         let head_dim = shape.head_dim;
@@ -233,18 +250,12 @@ impl Launch<'_> {
         for block in (0..pairs).step_by(step) {
             let count = step.min(pairs - block);
             let mut positions = [0; MAX_PAIRS];
-            let queries = workspace.queries.as_mut_slice();
-            for (i, pair) in (block..block + count).enumerate() {
-                let (row, head) = (pair / group, kv_head * group + pair % group);
-                let q = &self.q[(tile.row + row) * shape.q_elements() + head * head_dim..][..head_dim];
-                for (scaled, q) in queries[i * QUERY_STRIDE..][..head_dim].iter_mut().zip(q) {
-                    *scaled = q * self.scale;
-                }
-                positions[i] = (tile.position + row + 1).min(first + ATTENTION_SPLIT) - first;
+            for (i, positions) in positions[..count].iter_mut().enumerate() {
+                *positions = (tile.position + (block + i) / group + 1 - first).min(ATTENTION_SPLIT);
             }
             let operands = SplitOperands {
                 head_dim,
-                queries,
+                queries: &workspace.queries[block * QUERY_STRIDE..],
                 positions: &positions[..count],
                 keys: &keys[..table.len()],
                 values: &values[..table.len()],

@@ -1,5 +1,9 @@
 //! RMS norm straight to int8 planes: the normed row never leaves the first cache as floats.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2_buffer;
+#[cfg(target_arch = "x86_64")]
+mod avx512vnni_block4;
 mod prepared;
 mod scalar;
 
@@ -80,8 +84,25 @@ macro_rules! variant {
 }
 
 /// The variants, baseline first.
-pub static VARIANTS: &[RmsNormQuantiseVariant] =
-    &[variant!("scalar", "the order class in plain loops; the baseline", IsaTier::Scalar, "scalar.rs", scalar::kernel)];
+pub static VARIANTS: &[RmsNormQuantiseVariant] = &[
+    variant!("scalar", "the order class in plain loops; the baseline", IsaTier::Scalar, "scalar.rs", scalar::kernel),
+    #[cfg(target_arch = "x86_64")]
+    variant!(
+        "avx2_buffer",
+        "normed values in a buffer of 1024, then its blocks in groups of four",
+        IsaTier::Avx2,
+        "avx2_buffer.rs",
+        avx2_buffer::kernel
+    ),
+    #[cfg(target_arch = "x86_64")]
+    variant!(
+        "avx512vnni_block4",
+        "four blocks at a time in registers, one reduction and one division for four maxima",
+        IsaTier::Avx512Vnni,
+        "avx512vnni_block4.rs",
+        avx512vnni_block4::kernel
+    ),
+];
 
 static LISTED: LazyLock<Vec<&'static Variant>> = LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).collect());
 

@@ -168,7 +168,7 @@ impl Sizes {
         Ok(Self { cache, kind, n_rot })
     }
 
-    /// Calls `body(row, heads of the row, first head of the keys, first head of the values)` with heads of `head_dim`.
+    /// Query, key and value of each row.
     fn rows(self, qkv: &[f32]) -> impl Iterator<Item = (&[f32], &[f32], &[f32])> {
         let shape = self.cache.shape;
         qkv.chunks_exact(shape.qkv_elements()).map(move |row| {

@@ -91,8 +91,8 @@ fn segments(groups: &[RowGroup<'_>]) -> Vec<Segment> {
 fn written(segments: &[Segment]) -> Vec<usize> {
     let mut pages: Vec<usize> = segments.iter().map(|segment| segment.page).collect();
     pages.sort_unstable();
-    if let Some(pair) = pages.windows(2).find(|pair| pair[0] == pair[1]) {
-        panic!("page {} of the cache is written twice in a launch", pair[0]);
+    if let Some([page, _]) = pages.array_windows().find(|[a, b]| a == b) {
+        panic!("page {page} of the cache is written twice in a launch");
     }
     pages
 }
@@ -109,9 +109,10 @@ impl Launch<'_> {
         pages: PagesMut<'_>,
     ) {
         let elements = self.shape.page_elements();
+        let PagesMut { keys, values } = pages;
         // Part 2i of the cache is the i-th written page, part 2i + 1 what lies between it and the next.
         let mut bounds: Vec<usize> = written.iter().flat_map(|page| [page * elements, (page + 1) * elements]).collect();
-        bounds.push(pages.keys.len());
+        bounds.push(keys.len());
         let mut key_parts = Partition::new(bounds.clone());
         let mut value_parts = Partition::new(bounds);
         // A task is a run of segments with at least `task_rows` rows.
@@ -126,8 +127,8 @@ impl Launch<'_> {
         }
         let mut q_parts = Partition::new(row_bounds.iter().map(|row| row * self.shape.q_elements()).collect());
         let queries = q_parts.lend(q_out, 1);
-        let keys = key_parts.lend(pages.keys, 1);
-        let values = value_parts.lend(pages.values, 1);
+        let keys = key_parts.lend(keys, 1);
+        let values = value_parts.lend(values, 1);
         pool.run(tasks.len() - 1, &|task| {
             let mut queries = queries.take(task);
             let mut rest = queries.row(0);

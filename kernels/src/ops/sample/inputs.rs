@@ -22,11 +22,9 @@ fn logit(family: &str, stream: Stream, i: u64, row: u64) -> f32 {
         "peaked" => stream.normal(i) + if stream.bits(i).is_multiple_of(1009) { 40.0 } else { 0.0 },
         "ties" => (stream.bits(i) % 4) as f32 - if stream.bits(i).is_multiple_of(8) { 0.0 } else { 1.0 },
         "broken" => match (row % 4, stream.bits(i) % 16) {
-            (0, _) => f32::NAN,
-            (1, 0..12) => f32::NEG_INFINITY,
+            (0, _) | (_, 1) => f32::NAN,
+            (1, 0..12) | (_, 2) => f32::NEG_INFINITY,
             (2, 0) => f32::INFINITY,
-            (_, 1) => f32::NAN,
-            (_, 2) => f32::NEG_INFINITY,
             _ => stream.normal(i) * 3.0,
         },
         _ => stream.normal(i) * 3.0 + if stream.bits(i).is_multiple_of(97) { 6.0 } else { 0.0 },
@@ -51,7 +49,7 @@ fn params(filter: Filter, family: &str, stream: Stream, row: u64) -> RowParams {
             temperature: if row % 8 == 7 { 0.0 } else { sampled.temperature },
             top_k: if row.is_multiple_of(2) { 1 + (draw(3) * 500.0) as u32 } else { 0 },
             top_p: if row % 4 < 2 { 0.5 + 0.5 * draw(4) } else { 1.0 },
-            min_p: if row % 3 == 0 { 0.2 * draw(5) } else { 0.0 },
+            min_p: if row.is_multiple_of(3) { 0.2 * draw(5) } else { 0.0 },
             ..sampled
         },
     };

@@ -1,8 +1,14 @@
 //! One token per row of logits, with parameters of each row's own.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2_select;
+#[cfg(target_arch = "x86_64")]
+mod avx512vnni_select;
 mod inputs;
 mod prepared;
 mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod select;
 
 use std::sync::LazyLock;
 
@@ -67,8 +73,8 @@ pub struct SampleScratch {
 pub struct TaskScratch {
     /// Keys of tokens: sorting them gives the descending order of the logits, equal ones by index.
     keys: Vec<u64>,
-    /// Largest logits of the pieces of a row.
-    maxima: Vec<f32>,
+    /// Largest logits of the pieces of a row, or weights of the keys.
+    floats: Vec<f32>,
 }
 
 impl SampleScratch {
@@ -105,13 +111,31 @@ macro_rules! variant {
 }
 
 /// The variants, baseline first.
-pub static VARIANTS: &[SampleVariant] = &[variant!(
-    "scalar",
-    "the order class: a full sort, and every candidate's random bits; the baseline",
-    IsaTier::Scalar,
-    "scalar.rs",
-    scalar::kernel
-)];
+pub static VARIANTS: &[SampleVariant] = &[
+    variant!(
+        "scalar",
+        "the order class: a full sort, and every candidate's random bits; the baseline",
+        IsaTier::Scalar,
+        "scalar.rs",
+        scalar::kernel
+    ),
+    #[cfg(target_arch = "x86_64")]
+    variant!(
+        "avx2_select",
+        "selection in the place of the sort; random bits by eight lanes, and a value only for tokens that can still win",
+        IsaTier::Avx2,
+        "avx2_select.rs",
+        avx2_select::kernel
+    ),
+    #[cfg(target_arch = "x86_64")]
+    variant!(
+        "avx512vnni_select",
+        "selection in the place of the sort; random bits by sixteen lanes, and a value only for tokens that can still win",
+        IsaTier::Avx512Vnni,
+        "avx512vnni_select.rs",
+        avx512vnni_select::kernel
+    ),
+];
 
 static LISTED: LazyLock<Vec<&'static Variant>> = LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).collect());
 

@@ -1,5 +1,9 @@
 //! SwiGLU: the gated product of a feed-forward layer.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2_row;
+#[cfg(target_arch = "x86_64")]
+mod avx512vnni_row;
 mod prepared;
 mod scalar;
 
@@ -79,8 +83,19 @@ macro_rules! variant {
 }
 
 /// The variants, baseline first.
-pub static VARIANTS: &[SwigluVariant] =
-    &[variant!("scalar", "the order class in plain loops; the baseline", IsaTier::Scalar, "scalar.rs", scalar::kernel)];
+pub static VARIANTS: &[SwigluVariant] = &[
+    variant!("scalar", "the order class in plain loops; the baseline", IsaTier::Scalar, "scalar.rs", scalar::kernel),
+    #[cfg(target_arch = "x86_64")]
+    variant!("avx2_row", "eight columns at a time", IsaTier::Avx2, "avx2_row.rs", avx2_row::kernel),
+    #[cfg(target_arch = "x86_64")]
+    variant!(
+        "avx512vnni_row",
+        "sixteen columns at a time, the last ones under a mask",
+        IsaTier::Avx512Vnni,
+        "avx512vnni_row.rs",
+        avx512vnni_row::kernel
+    ),
+];
 
 static LISTED: LazyLock<Vec<&'static Variant>> = LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).collect());
 

@@ -5,6 +5,7 @@ pub mod ab;
 pub mod board;
 pub mod check;
 pub mod doctor;
+pub mod engine;
 pub mod kernels;
 pub mod ledger;
 pub mod promote;
@@ -18,6 +19,13 @@ use crate::cli::{Cli, Command};
 /// Whatever is none of the protocol's outcomes, with its chain of causes.
 pub fn run(cli: Cli) -> anyhow::Result<u8> {
     match cli.command {
+        Command::Gen(arguments) => engine::generate::run(&arguments),
+        Command::Serve(arguments) => engine::serve::run(&arguments),
+        Command::Bench(arguments) => engine::bench::run(&arguments),
+        Command::Explain(arguments) => engine::explain::run(&arguments),
+        Command::Model { command } => engine::inspect::run(&command),
+        Command::Logits(arguments) => engine::logits::run(&arguments),
+        Command::EngineArm => engine::arm::run(),
         Command::Ab { command } => ab::run(&command),
         Command::Check(arguments) => check::run(&arguments),
         Command::Kernels { command } => kernels::run(&command),
