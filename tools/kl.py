@@ -106,11 +106,12 @@ def main() -> int:
         raise oracle.OracleError(f"{args.text}: {len(ids)} tokens; at least 2 are needed")
     reference = oracle.dequantised_logits(args.model, ids, np.float64 if args.float64 else np.float32)
     from_llama = llama.logits(ids, all_rows=True)
+    theirs = compare(reference, from_llama, ids)
     report: dict[str, object] = {
         "tokens": len(ids),
         "positions": len(ids) - 1,
         "dequantised": {"products": "float64" if args.float64 else "float32", "perplexity": round(perplexity(reference, ids), 6)},
-        "llama_cpp": compare(reference, from_llama, ids) | {"made_with": llama.description()},
+        "llama_cpp": theirs | {"made_with": llama.description()},
         "memra": None,
         "ratio": None,
         "sha256": {
@@ -125,9 +126,8 @@ def main() -> int:
         print(f"kl: memra-lab's side left out: {args.memra} is not there", file=sys.stderr)
     else:
         ours = compare(reference, memra_logits(args.memra, args.model, ids, llama.vocab_size), ids)
-        theirs = compare(reference, from_llama, ids)
         report["memra"] = ours | {"binary_sha256": oracle.file_sha256(args.memra)}
-        report["ratio"] = round(ours["mean_kl"] / theirs["mean_kl"], 6) if theirs["mean_kl"] else None
+        report["ratio"] = float(f"{ours['mean_kl'] / theirs['mean_kl']:.6g}") if theirs["mean_kl"] else None
     print(json.dumps(report, indent=1))
     return 0
 

@@ -7,6 +7,7 @@
 //! - [`chat`]: text to tokens and back, chat templates.
 //! - [`runner`]: a loaded model that runs steps.
 //! - [`schedule`]: requests, and the executor thread that owns the device.
+//! - [`serve`]: an OpenAI-compatible server.
 //! - [`testing`]: synthetic models for tests and benchmarks.
 
 pub mod arch;
@@ -17,6 +18,7 @@ pub mod exactness;
 pub mod plan;
 pub mod runner;
 pub mod schedule;
+pub mod serve;
 pub mod testing;
 
 pub use error::LoadError;

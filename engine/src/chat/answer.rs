@@ -119,7 +119,7 @@ impl Answer {
                 let text = self.detokeniser.push(self.tokenizer.piece(id).unwrap_or_default());
                 let text = self.release(&text);
                 if self.stop.is_some() {
-                    self.generation.cancel();
+                    self.generation.complete();
                 }
                 (!text.is_empty()).then_some(Piece::Text(text))
             }

@@ -118,13 +118,14 @@ impl Engine {
     pub fn start(runner: Runner, options: EngineOptions) -> std::io::Result<Self> {
         let metrics = Arc::new(EngineMetrics::new());
         let shared = Arc::new(Shared::default());
-        let (commands, inbox) = sync_channel(options.max_queue + 2);
         let pages_total = runner.pages().total();
         let options = EngineOptions {
             max_positions: options.max_positions.min(pages_total * memra_kernels::ops::attention::PAGE),
             max_sequences: options.max_sequences.min(runner.plan().max_wanted).min(runner.plan().max_rows),
             ..options
         };
+        // Every request that can be waiting, and a wake.
+        let (commands, inbox) = sync_channel(options.max_queue.max(options.max_sequences) + 2);
         let vocab = runner.config().vocab;
         let executor = Executor::new(runner, options, inbox, shared.clone(), metrics.clone());
         let thread = std::thread::Builder::new().name("executor".to_owned()).spawn(move || executor.run())?;
@@ -185,11 +186,18 @@ impl Engine {
             }
         }
         let cancelled = Arc::new(AtomicBool::new(false));
+        let is_complete = Arc::new(AtomicBool::new(false));
         // Every token and the last event fit, so the executor never waits for a slow reader.
         let (sender, events) = mpsc::channel(request.max_tokens + 2);
-        let pending = Pending { request, events: sender, cancelled: cancelled.clone(), submitted: Instant::now() };
+        let pending = Pending {
+            request,
+            events: sender,
+            cancelled: cancelled.clone(),
+            is_complete: is_complete.clone(),
+            submitted: Instant::now(),
+        };
         match self.commands.try_send(Command::Submit(Box::new(pending))) {
-            Ok(()) => Ok(Generation { events, cancelled }),
+            Ok(()) => Ok(Generation { events, cancelled, is_complete }),
             Err(error) => {
                 let waiting = self.shared.waiting.fetch_sub(1, Ordering::AcqRel) - 1;
                 Err(match error {

@@ -29,6 +29,7 @@ pub(super) struct Pending {
     pub(super) request: Request,
     pub(super) events: mpsc::Sender<Event>,
     pub(super) cancelled: Arc<AtomicBool>,
+    pub(super) is_complete: Arc<AtomicBool>,
     pub(super) submitted: Instant,
 }
 
@@ -147,7 +148,8 @@ impl Executor {
         let mut place = 0;
         while place < self.running.len() {
             if self.running[place].is_cancelled() {
-                self.end(place, FinishReason::Cancelled);
+                let is_complete = self.running[place].is_complete.load(Ordering::Acquire);
+                self.end(place, if is_complete { FinishReason::Stop } else { FinishReason::Cancelled });
             } else {
                 place += 1;
             }
@@ -163,9 +165,9 @@ impl Executor {
             let Some(pending) = self.queue.pop_front() else { return };
             self.shared.waiting.fetch_sub(1, Ordering::AcqRel);
             self.shared.running.fetch_add(1, Ordering::AcqRel);
-            let Pending { request, events, cancelled, submitted } = pending;
+            let Pending { request, events, cancelled, is_complete, submitted } = pending;
             self.metrics.queue_time.observe(submitted.elapsed().as_secs_f64());
-            self.running.push(Sequence::new(request, events, cancelled, pages, submitted));
+            self.running.push(Sequence::new(request, events, cancelled, is_complete, pages, submitted));
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use super::request::FinishReason;
 
 /// Prefix of every name.
-const PREFIX: &str = "memra:";
+pub const PREFIX: &str = "memra:";
 
 /// Upper bounds of times, in seconds.
 const SECONDS: [f64; 16] =

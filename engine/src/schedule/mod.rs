@@ -10,5 +10,5 @@ mod request;
 mod sequence;
 
 pub use engine::{Engine, EngineOptions, EngineStatus, SubmitError};
-pub use metrics::{EngineMetrics, FinishLabel};
+pub use metrics::{EngineMetrics, FinishLabel, PREFIX};
 pub use request::{Event, Finish, FinishReason, Generation, Request, Sampling, Timings};

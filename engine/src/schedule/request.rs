@@ -115,6 +115,7 @@ pub enum Event {
 pub struct Generation {
     pub(super) events: mpsc::Receiver<Event>,
     pub(super) cancelled: Arc<AtomicBool>,
+    pub(super) is_complete: Arc<AtomicBool>,
 }
 
 impl Generation {
@@ -126,6 +127,12 @@ impl Generation {
     /// The next event, for callers outside of an async runtime.
     pub fn next_blocking(&mut self) -> Option<Event> {
         self.events.blocking_recv()
+    }
+
+    /// Ends the request before the next step as complete: what was wanted of it is there. Its `Finished` still comes.
+    pub fn complete(&self) {
+        self.is_complete.store(true, Ordering::Release);
+        self.cancel();
     }
 
     /// Ends the request before the next step; its `Finished` still comes.

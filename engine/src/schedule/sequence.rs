@@ -15,6 +15,8 @@ pub(super) struct Sequence {
     pub(super) request: Request,
     pub(super) events: mpsc::Sender<Event>,
     pub(super) cancelled: Arc<AtomicBool>,
+    /// Whether the one who cancels has what was wanted.
+    pub(super) is_complete: Arc<AtomicBool>,
     /// Taken when the sequence ends.
     pub(super) pages: Option<PageTable>,
     /// Prompt, then answer.
@@ -34,6 +36,7 @@ impl Sequence {
         request: Request,
         events: mpsc::Sender<Event>,
         cancelled: Arc<AtomicBool>,
+        is_complete: Arc<AtomicBool>,
         pages: PageTable,
         submitted: Instant,
     ) -> Self {
@@ -44,6 +47,7 @@ impl Sequence {
             request,
             events,
             cancelled,
+            is_complete,
             pages: Some(pages),
             tokens,
             computed: 0,

@@ -4,12 +4,16 @@
 //! quants, one of scales and minima. The panel is in chain order: a chain is finished before the next begins, so one
 //! accumulator per activation row is alive, and the pair tree needs three partial sums. The activation's scaled sums are
 //! made once for a tile of rows and shared by the panels of the task.
+//!
+//! The unpacked weights of a block stay in eight registers while up to twelve activation rows go past. Quants of the
+//! activation are broadcast by the multiplying instruction itself, which is written out: left to the compiler they are
+//! broadcast ahead of time and spilled.
 
+use std::arch::asm;
 use std::arch::x86_64::{
     __m512, __m512i, _MM_HINT_T0, _mm_prefetch, _mm256_loadu_si256, _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512,
-    _mm512_cvtepi32_ps, _mm512_cvtph_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_si512,
-    _mm512_mask_storeu_ps, _mm512_mul_ps, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_ps,
-    _mm512_setzero_si512, _mm512_srli_epi16, _mm512_storeu_ps,
+    _mm512_cvtepi32_ps, _mm512_cvtph_ps, _mm512_fmadd_ps, _mm512_loadu_si512, _mm512_mask_storeu_ps, _mm512_mul_ps,
+    _mm512_set1_epi8, _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512, _mm512_srli_epi16, _mm512_storeu_ps,
 };
 use std::ops::Range;
 
@@ -20,8 +24,8 @@ use super::variants::Operands;
 use crate::backend::host::Part;
 
 const ROWS: usize = 16;
-/// Most activation rows of a tile.
-const TILE: usize = 8;
+/// Activation rows of a tile, largest first.
+const TILES: [usize; 7] = [12, 8, 6, 4, 3, 2, 1];
 /// Bytes of one block of a panel: quants, scales, minima.
 const BLOCK_BYTES: usize = ROWS * 20;
 /// Where the scales of a block stand.
@@ -39,10 +43,10 @@ pub(super) fn kernel(operands: &Operands<'_>, weight: &PackedSegment, rows: Rang
     let planes = operands.planes;
     assert!(planes.quants.len() >= operands.m * k && planes.scales.len() >= operands.m * blocks);
     assert!(planes.sums.len() >= operands.m * blocks && rows.start.is_multiple_of(ROWS));
-    let mut offsets = vec![0.0; TILE.min(operands.m) * blocks];
+    let mut offsets = vec![0.0; TILES[0].min(operands.m) * blocks];
     let mut first = 0;
     while first < operands.m {
-        let height = TILE.min(operands.m - first);
+        let height = TILES.into_iter().find(|height| *height <= operands.m - first).unwrap_or(1);
         let at = first * blocks;
         for (i, offset) in offsets[..height * blocks].iter_mut().enumerate() {
             *offset = f32::from(planes.sums[at + i]) * planes.scales[at + i];
@@ -60,10 +64,9 @@ pub(super) fn kernel(operands: &Operands<'_>, weight: &PackedSegment, rows: Rang
                     2 => tile.run::<2>(out),
                     3 => tile.run::<3>(out),
                     4 => tile.run::<4>(out),
-                    5 => tile.run::<5>(out),
                     6 => tile.run::<6>(out),
-                    7 => tile.run::<7>(out),
-                    _ => tile.run::<TILE>(out),
+                    8 => tile.run::<8>(out),
+                    _ => tile.run::<{ TILES[0] }>(out),
                 }
             }
             column += live;
@@ -131,7 +134,7 @@ impl Tile<'_> {
         }
     }
 
-    /// Adds one block to the chain.
+    /// Adds one block to the chains.
     ///
     /// # Safety
     /// As for `run`; the pointer leads to a block of the panel.
@@ -140,40 +143,69 @@ impl Tile<'_> {
     unsafe fn fold<const T: usize>(&self, weight: *const u8, block: usize, sums: &mut [__m512; T]) {
         let planes = self.operands.planes;
         let nibble = _mm512_set1_epi8(15);
-        let at: [usize; T] = std::array::from_fn(|t| (self.first + t) * self.blocks + block);
-        // SAFETY: the caller's promise covers rows `first..first + T`, `offsets` and this block of the panel.
+        let row = self.first * self.blocks + block;
+        // SAFETY: the caller's promise covers this block of the panel, the rows of the planes and of `offsets`; every pointer
+        // is moved on by one row only after the row before it was read.
         unsafe {
-            let mut dots: [__m512i; T] = [_mm512_setzero_si512(); T];
-            let mut others = [_mm512_setzero_si512(); T];
-            for g in 0..4 {
-                let packed = _mm512_loadu_si512(weight.add(g * 64).cast());
-                if self.first == 0 {
-                    _mm_prefetch::<_MM_HINT_T0>(weight.wrapping_add(g * 64 + AHEAD_BYTES).cast());
-                }
-                let low = _mm512_and_si512(packed, nibble);
-                let high = _mm512_and_si512(_mm512_srli_epi16::<4>(packed), nibble);
-                for t in 0..T {
-                    let x = planes.quants.as_ptr().add(at[t] * QUANT_BLOCK + g * 4);
-                    let y = x.add(QUANT_BLOCK / 2).cast::<i32>().read_unaligned();
-                    let x = x.cast::<i32>().read_unaligned();
-                    dots[t] = _mm512_dpbusd_epi32(dots[t], low, _mm512_set1_epi32(x));
-                    // Two sums a row where few rows leave the units idle; integer sums may be split freely.
-                    let target = if T <= 2 { &mut others[t] } else { &mut dots[t] };
-                    *target = _mm512_dpbusd_epi32(*target, high, _mm512_set1_epi32(y));
-                }
-            }
+            let packed: [__m512i; 4] = std::array::from_fn(|g| _mm512_loadu_si512(weight.add(g * 64).cast()));
             if self.first == 0 {
-                _mm_prefetch::<_MM_HINT_T0>(weight.wrapping_add(SCALES + AHEAD_BYTES).cast());
+                for line in 0..5 {
+                    _mm_prefetch::<_MM_HINT_T0>(weight.wrapping_add(line * 64 + AHEAD_BYTES).cast());
+                }
             }
+            let low = packed.map(|packed| _mm512_and_si512(packed, nibble));
+            let high = packed.map(|packed| _mm512_and_si512(_mm512_srli_epi16::<4>(packed), nibble));
             let scales = _mm512_cvtph_ps(_mm256_loadu_si256(weight.add(SCALES).cast()));
             let minima = _mm512_cvtph_ps(_mm256_loadu_si256(weight.add(MINIMA).cast()));
-            for t in 0..T {
-                let dot = if T <= 2 { _mm512_add_epi32(dots[t], others[t]) } else { dots[t] };
-                let scale = _mm512_mul_ps(scales, _mm512_set1_ps(*planes.scales.get_unchecked(at[t])));
-                let offset = _mm512_set1_ps(*self.offsets.get_unchecked(t * self.blocks + block));
-                sums[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), scale, sums[t]);
-                sums[t] = _mm512_fmadd_ps(minima, offset, sums[t]);
+            let mut quants = planes.quants.as_ptr().add(row * QUANT_BLOCK);
+            let mut scale = planes.scales.as_ptr().add(row);
+            let mut offset = self.offsets.as_ptr().add(block);
+            for sum in sums {
+                let dot = _mm512_cvtepi32_ps(dot(&low, &high, quants));
+                let folded = _mm512_fmadd_ps(dot, _mm512_mul_ps(scales, _mm512_set1_ps(*scale)), *sum);
+                *sum = _mm512_fmadd_ps(minima, _mm512_set1_ps(*offset), folded);
+                quants = quants.wrapping_add(self.operands.k);
+                scale = scale.wrapping_add(self.blocks);
+                offset = offset.wrapping_add(self.blocks);
             }
         }
     }
+}
+
+/// Exact products of a block: the low nibbles with the first sixteen quants of the activation, the high ones with the others.
+///
+/// # Safety
+/// The CPU has the tier, and 32 quants can be read.
+#[expect(unsafe_code, reason = "SIMD module")]
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+unsafe fn dot(low: &[__m512i; 4], high: &[__m512i; 4], quants: *const i8) -> __m512i {
+    // Two sums, because each instruction waits for the one before it on the same sum.
+    let (mut a, mut b) = (_mm512_setzero_si512(), _mm512_setzero_si512());
+    // SAFETY: reads the 32 bytes of the caller's promise, and changes nothing but the two registers.
+    unsafe {
+        asm!(
+            "vpdpbusd {a}, {l0}, dword ptr [{x}]{{1to16}}",
+            "vpdpbusd {b}, {h0}, dword ptr [{x} + 16]{{1to16}}",
+            "vpdpbusd {a}, {l1}, dword ptr [{x} + 4]{{1to16}}",
+            "vpdpbusd {b}, {h1}, dword ptr [{x} + 20]{{1to16}}",
+            "vpdpbusd {a}, {l2}, dword ptr [{x} + 8]{{1to16}}",
+            "vpdpbusd {b}, {h2}, dword ptr [{x} + 24]{{1to16}}",
+            "vpdpbusd {a}, {l3}, dword ptr [{x} + 12]{{1to16}}",
+            "vpdpbusd {b}, {h3}, dword ptr [{x} + 28]{{1to16}}",
+            a = inout(zmm_reg) a,
+            b = inout(zmm_reg) b,
+            l0 = in(zmm_reg) low[0],
+            l1 = in(zmm_reg) low[1],
+            l2 = in(zmm_reg) low[2],
+            l3 = in(zmm_reg) low[3],
+            h0 = in(zmm_reg) high[0],
+            h1 = in(zmm_reg) high[1],
+            h2 = in(zmm_reg) high[2],
+            h3 = in(zmm_reg) high[3],
+            x = in(reg) quants,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    _mm512_add_epi32(a, b)
 }
