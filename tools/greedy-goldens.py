@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,28 @@ def differences(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[st
     return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
 
 
+def agreement(entries: list[dict[str, Any]], logits_of: Callable[[list[int]], Any]) -> dict[str, Any]:
+    """How often other logits over the same tokens have the golden's choice on top, and the widest gap they overcame."""
+    tokens = agreeing = 0
+    widest = 0.0
+    for entry in entries:
+        ids = entry["prompt_ids"] + entry["generated"]
+        best = logits_of(ids[:-1])[len(entry["prompt_ids"]) - 1 :].argmax(axis=1)
+        for ours, golden, gap in zip(best, entry["generated"], entry["gap"], strict=True):
+            tokens += 1
+            if int(ours) == golden:
+                agreeing += 1
+            else:
+                widest = max(widest, gap)
+    return {"tokens": tokens, "agreeing": agreeing, "widest_gap_overcome": round(widest, 4)}
+
+
+def read_afresh(llama: oracle.LlamaCpp, ids: list[int]) -> Any:
+    """Logits of every id, read in one batch into an empty context."""
+    llama.clear()
+    return llama.logits(ids, all_rows=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="GGUF file")
@@ -90,13 +113,19 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "engine/tests/data/greedy.json", metavar="FILE")
     parser.add_argument("--max-tokens", type=int, default=48, metavar="N")
     parser.add_argument("--n-ctx", type=int, default=4096, metavar="N")
+    parser.add_argument(
+        "--flash-attn",
+        choices=("auto", "on", "off"),
+        default="off",
+        help="llama.cpp's flash attention on a CPU adds values up in f16; off (the default) adds in f32",
+    )
     parser.add_argument("--check", action="store_true", help="compare with the file instead of writing it")
     oracle.add_llama_arguments(parser)
     args = parser.parse_args()
 
     prompts = json.loads(args.prompts.read_text(encoding="utf-8"))["prompts"]
     llama_cpp = oracle.import_llama_cpp(args.llama_python, args.llama_lib)
-    llama = oracle.LlamaCpp(llama_cpp, args.model, args.n_ctx, args.threads)
+    llama = oracle.LlamaCpp(llama_cpp, args.model, args.n_ctx, args.threads, args.flash_attn)
     entries: list[dict[str, Any]] = []
     for prompt in prompts:
         if "messages" in prompt:
@@ -123,6 +152,9 @@ def main() -> int:
         },
         "llama_cpp": llama.description(),
         "max_tokens": args.max_tokens,
+        # What agreement can be expected: llama.cpp itself, the same tokens read in one batch, and the exact dequantised model.
+        "llama_cpp_in_one_batch": agreement(entries, lambda ids: read_afresh(llama, ids)),
+        "dequantised_model": agreement(entries, lambda ids: oracle.dequantised_logits(args.model, ids)),
     }
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(render(header, entries), encoding="utf-8")

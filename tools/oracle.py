@@ -70,9 +70,9 @@ def import_llama_cpp(package: Path | None, library: Path | None) -> ModuleType:
 
 
 class LlamaCpp:
-    """A model in llama.cpp: one sequence, context parameters at llama.cpp's defaults but for `n_ctx` and threads."""
+    """A model in llama.cpp: one sequence, context parameters at llama.cpp's defaults but for what is given."""
 
-    def __init__(self, llama_cpp: ModuleType, model: Path, n_ctx: int, threads: int) -> None:
+    def __init__(self, llama_cpp: ModuleType, model: Path, n_ctx: int, threads: int, flash_attn: str = "auto") -> None:
         self._api: Any = llama_cpp
         self._log: list[str] = []
         self._log_callback = llama_cpp.llama_log_callback(lambda _level, text, _data: self._log.append(text.decode(errors="replace")))
@@ -87,6 +87,7 @@ class LlamaCpp:
         context_params.n_ctx = n_ctx
         context_params.n_threads = threads
         context_params.n_threads_batch = threads
+        context_params.flash_attn_type = {"auto": -1, "off": 0, "on": 1}[flash_attn]
         self._flash_attn: int = context_params.flash_attn_type
         self._context = llama_cpp.llama_init_from_model(self._model, context_params)
         if not self._context:

@@ -130,12 +130,14 @@ pub fn together(
     chunk: usize,
     stagger: usize,
 ) -> Result<(Vec<Trace>, usize), NoRoom> {
-    let mut tracks = Vec::new();
+    let mut tracks: Vec<Track> = Vec::new();
     for prompt in prompts {
         match Track::new(runner, prompt, answer) {
             Ok(track) => tracks.push(track),
             Err(error) => {
-                tracks.into_iter().for_each(|track: Track| runner.release(track.table));
+                for track in tracks {
+                    runner.release(track.table);
+                }
                 return Err(error);
             }
         }
@@ -160,7 +162,9 @@ pub fn together(
         turn += 1;
     }
     let traces = tracks.iter().map(|track| track.trace.clone()).collect();
-    tracks.into_iter().for_each(|track| runner.release(track.table));
+    for track in tracks {
+        runner.release(track.table);
+    }
     Ok((traces, largest))
 }
 

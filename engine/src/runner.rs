@@ -51,7 +51,7 @@ impl Runner {
         }
         .map_err(LoadError::Threads)?;
         let planner = Planner { key: options.key, tables, max_rows: options.max_rows, max_wanted: options.max_wanted };
-        let plan = planner.plan(model)?;
+        let plan = planner.plan(model, &pool)?;
         let config = &plan.config;
         let shape = HeadShape { heads: config.heads, kv_heads: config.kv_heads, head_dim: config.head_dim };
         let pages = pages_for(options.cache_positions);

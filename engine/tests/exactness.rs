@@ -36,7 +36,7 @@ fn load(model: &GgufModel, threads: usize, tier: Option<IsaTier>, max_rows: usiz
         max_wanted: 8,
         cache_positions: 4096,
     };
-    Runner::load(model, &tables, options).unwrap()
+    Runner::load(model, &tables, options).expect("a synthetic model loads")
 }
 
 #[test]

@@ -11,5 +11,6 @@ pub mod memory;
 pub mod ops;
 pub mod registry;
 pub mod select;
+mod vector;
 
 pub use contract::{Contract, Prepared, Reference, Variant};

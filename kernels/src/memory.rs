@@ -1,5 +1,8 @@
 //! Buffers: page-aligned memory for weights, and outputs between guard zones.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use bytemuck::{Pod, Zeroable};
 use memmap2::{Advice, MmapMut};
 
@@ -53,6 +56,37 @@ impl Bytes {
     /// The contents, writable.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         self.map.as_deref_mut().unwrap_or_default()
+    }
+}
+
+/// A part of a buffer that others have parts of, too: weights of a model lie in one buffer in the order they are read, so
+/// that huge pages and prefetches reach across them.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    buffer: Arc<Bytes>,
+    range: Range<usize>,
+}
+
+impl Shared {
+    /// All of a buffer.
+    pub fn whole(bytes: Bytes) -> Self {
+        let range = 0..bytes.as_slice().len();
+        Self { buffer: Arc::new(bytes), range }
+    }
+
+    /// The parts of a buffer between consecutive bounds.
+    ///
+    /// # Panics
+    /// When a bound falls or lies outside of the buffer.
+    pub fn parts(bytes: Bytes, bounds: &[usize]) -> Vec<Self> {
+        assert!(bounds.is_sorted() && bounds.last().is_none_or(|last| *last <= bytes.as_slice().len()));
+        let buffer = Arc::new(bytes);
+        bounds.windows(2).map(|pair| Self { buffer: buffer.clone(), range: pair[0]..pair[1] }).collect()
+    }
+
+    /// The contents.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.buffer.as_slice()[self.range.clone()]
     }
 }
 

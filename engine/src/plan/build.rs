@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use memra_artifact::GgufModel;
 use memra_contract::{BlockFormat, DeviceKey, Problem};
-use memra_kernels::ops::matmul::{BoundSegment, PackedSegment, Product, Segment};
+use memra_kernels::backend::host::Pool;
+use memra_kernels::ops::matmul::{BoundSegment, Layout, MatmulVariant, PackedSegment, Product, Segment, StoredSegment};
 use memra_kernels::ops::rope_append::{RotationKind, inverse_frequencies};
 use memra_kernels::ops::{
     argmax, attention, embed, matmul, quantise, rms_norm_quantise, rope_append, sample, swiglu_quantise,
 };
 use memra_kernels::registry;
-use memra_kernels::select::Tables;
+use memra_kernels::select::{ByRows, Tables};
 use sha2::{Digest, Sha256};
 
 use super::resolve::{Resolved, Resolver, contract};
@@ -35,23 +36,54 @@ struct Builder<'a> {
     config: &'a ModelConfig,
     resolver: Resolver<'a>,
     max_wanted: usize,
-    steps: Vec<Step>,
+    drafts: Vec<Draft>,
+}
+
+/// A step whose weights are not laid out yet: all of them go into one buffer, in the order of the steps.
+struct Draft {
+    label: String,
+    resolved: Vec<Resolved>,
+    op: DraftOp,
+}
+
+enum DraftOp {
+    Ready(Op),
+    Product {
+        weights: Vec<DraftWeight>,
+        k: usize,
+        target: Target,
+    },
+    /// `weight` is none where the embedding is the head.
+    Embed {
+        weight: Option<DraftWeight>,
+        variant: &'static embed::EmbedVariant,
+    },
+}
+
+struct DraftWeight {
+    name: String,
+    segment: Segment,
+    k: usize,
+    layout: Layout,
+    variants: ByRows<&'static MatmulVariant>,
 }
 
 impl Planner<'_> {
-    /// Reads, checks and lays out a model.
+    /// Reads, checks and lays out a model. The threads of the pool share the layout work.
     ///
     /// # Errors
     /// [`LoadError`] naming the key, the tensor or the step.
-    pub fn plan(&self, model: &GgufModel) -> Result<Plan, LoadError> {
+    pub fn plan(&self, model: &GgufModel, pool: &Pool) -> Result<Plan, LoadError> {
         let config = ModelConfig::read(model)?;
         let resolver = Resolver { key: self.key, tables: self.tables, max_rows: self.max_rows };
-        let mut builder = Builder { model, config: &config, resolver, max_wanted: self.max_wanted, steps: Vec::new() };
+        let mut builder = Builder { model, config: &config, resolver, max_wanted: self.max_wanted, drafts: Vec::new() };
         builder.all()?;
         let sampler = builder.sampler()?;
-        let steps = builder.steps;
+        let steps = builder.finish(pool)?;
         let mut frequencies = inverse_frequencies(config.rope.base, config.rope.n_rot, config.rope.factors.as_deref());
-        frequencies.iter_mut().for_each(|frequency| *frequency /= config.rope.position_divisor);
+        for frequency in &mut frequencies {
+            *frequency /= config.rope.position_divisor;
+        }
         let program = program(&steps);
         Ok(Plan {
             steps,
@@ -74,7 +106,19 @@ fn program(steps: &[Step]) -> String {
             digest.update(format!("{} {} {} {class}\n", step.label, resolved.contract, resolved.problem));
         }
     }
-    digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    let digest = memra_contract::digest::Digest::from_bytes(&digest.finalize().into());
+    digest.to_string().chars().take(16).collect()
+}
+
+impl DraftOp {
+    fn weights(&self) -> impl Iterator<Item = &DraftWeight> {
+        let (list, one) = match self {
+            Self::Product { weights, .. } => (weights.as_slice(), None),
+            Self::Embed { weight, .. } => (&[][..], weight.as_ref()),
+            Self::Ready(_) => (&[][..], None),
+        };
+        list.iter().chain(one)
+    }
 }
 
 impl Builder<'_> {
@@ -90,24 +134,24 @@ impl Builder<'_> {
             let names = [weight("attn_q"), weight("attn_k"), weight("attn_v")];
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let step = self.product(&label("qkv"), &names, config.hidden, Target::Qkv)?;
-            self.steps.push(step);
+            self.drafts.push(step);
             self.rope(&label("rope_append"), layer)?;
             self.attention(&label("attention"), layer)?;
             self.quantise(&label("attn_quantise"))?;
             let width = config.heads * config.head_dim;
             let step = self.product(&label("attn_output"), &[&weight("attn_output")], width, Target::Residual)?;
-            self.steps.push(step);
+            self.drafts.push(step);
             self.norm(&label("ffn_norm"), &weight("ffn_norm"), false)?;
             let names = [weight("ffn_gate"), weight("ffn_up")];
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let step = self.product(&label("gate_up"), &names, config.hidden, Target::GateUp)?;
-            self.steps.push(step);
+            self.drafts.push(step);
             self.swiglu(&label("swiglu"))?;
             let step = self.product(&label("ffn_down"), &[&weight("ffn_down")], config.ffn, Target::Residual)?;
-            self.steps.push(step);
+            self.drafts.push(step);
         }
         self.norm("output_norm", "output_norm.weight", true)?;
-        self.steps.push(head);
+        self.drafts.push(head);
         self.argmax()
     }
 
@@ -120,7 +164,7 @@ impl Builder<'_> {
     }
 
     /// Segments in the order of their names. Segments of one format are selected together.
-    fn product(&self, label: &str, names: &[&str], k: usize, target: Target) -> Result<Step, LoadError> {
+    fn product(&self, label: &str, names: &[&str], k: usize, target: Target) -> Result<Draft, LoadError> {
         let mut segments = Vec::new();
         for name in names {
             let tensor = self.model.tensor(name).ok_or_else(|| LoadError::Tensor {
@@ -161,29 +205,66 @@ impl Builder<'_> {
             };
             resolved.push((format, self.resolver.resolve(label, matmul, problem, max_rows)?));
         }
-        let mut bound = Vec::new();
+        let mut weights = Vec::new();
         for (name, segment) in names.iter().zip(segments) {
             let family = resolved.iter().find(|(format, _)| *format == segment.format).map(|(_, family)| family);
-            let variants = match family {
-                Some(family) => family.entries(label, matmul::by_name)?,
-                None => continue,
-            };
-            let weight = PackedSegment::pack(segment, k, variants.get(1).layout, self.stored(name)?)?;
-            bound.push(BoundSegment { weight: Arc::new(weight), variants });
+            let Some(family) = family else { continue };
+            let variants = family.entries(label, matmul::by_name)?;
+            let layout = variants.get(1).layout;
+            weights.push(DraftWeight { name: (*name).to_owned(), segment, k, layout, variants });
         }
         let resolved = resolved.into_iter().map(|(_, family)| family).collect();
-        Ok(Step { label: label.to_owned(), resolved, op: Op::Product { product: Product::new(bound), k, target } })
+        Ok(Draft { label: label.to_owned(), resolved, op: DraftOp::Product { weights, k, target } })
+    }
+
+    /// Lays every weight out and completes the steps.
+    fn finish(self, pool: &Pool) -> Result<Vec<Step>, LoadError> {
+        let mut sources = Vec::new();
+        for weight in self.drafts.iter().flat_map(|draft| draft.op.weights()) {
+            let DraftWeight { name, segment, k, layout, .. } = weight;
+            sources.push(StoredSegment { segment: *segment, k: *k, layout: *layout, stored: self.stored(name)? });
+        }
+        let mut packed = PackedSegment::pack_all(pool, &sources)?.into_iter().map(Arc::new);
+        let mut steps: Vec<Step> = Vec::with_capacity(self.drafts.len());
+        let mut tied = None;
+        for draft in self.drafts {
+            let op = match draft.op {
+                DraftOp::Ready(op) => op,
+                DraftOp::Product { weights, k, target } => {
+                    let bound: Vec<BoundSegment> = weights
+                        .into_iter()
+                        .zip(&mut packed)
+                        .map(|(draft, weight)| BoundSegment { weight, variants: draft.variants })
+                        .collect();
+                    Op::Product { product: Product::new(bound), k, target }
+                }
+                DraftOp::Embed { weight, variant } => {
+                    let Some(weight) = weight.and_then(|_| packed.next()) else {
+                        tied = Some((draft.label, draft.resolved, variant));
+                        continue;
+                    };
+                    Op::Embed { weight, variant }
+                }
+            };
+            steps.push(Step { label: draft.label, resolved: draft.resolved, op });
+        }
+        let head = steps.iter().find_map(|step| match &step.op {
+            Op::Product { product, target: Target::Logits, .. } => product.segments().first(),
+            _ => None,
+        });
+        if let (Some((label, resolved, variant)), Some(head)) = (tied, head) {
+            let weight = head.weight.clone();
+            steps.insert(0, Step { label, resolved, op: Op::Embed { weight, variant } });
+        }
+        Ok(steps)
     }
 
     /// The gather reads the head's layout where they are one tensor.
-    fn embed(&mut self, head: &Step) -> Result<(), LoadError> {
+    fn embed(&mut self, head: &Draft) -> Result<(), LoadError> {
         let label = "embed";
         let embed = contract(label, embed::ID)?;
-        let head_weight = match &head.op {
-            Op::Product { product, .. } if self.config.is_tied => Some(product.segments()[0].weight.clone()),
-            _ => None,
-        };
-        let format = match &head_weight {
+        let tied = head.op.weights().next().filter(|_| self.config.is_tied);
+        let format = match tied {
             Some(weight) => weight.segment.format,
             None => self.model.tensor("token_embd.weight").map_or(BlockFormat::F32, |tensor| tensor.info().format()),
         };
@@ -195,7 +276,7 @@ impl Builder<'_> {
                 .with_word("fmt", format.name)
         };
         let mut resolved = self.resolver.resolve(label, embed, problem, self.resolver.max_rows)?;
-        let (weight, variant) = if let Some(weight) = head_weight {
+        let (weight, variant) = if let Some(weight) = tied {
             let variant = embed::VARIANTS
                 .iter()
                 .filter(|entry| entry.layout == weight.layout)
@@ -204,19 +285,25 @@ impl Builder<'_> {
                     step: label.to_owned(),
                     why: format!("nothing gathers rows from the head's layout {:?}", weight.layout),
                 })?;
-            (weight, variant)
+            (None, variant)
         } else {
             let variant = *resolved.entries(label, embed::by_name)?.get(1);
-            let segment = Segment { format, n: self.config.vocab };
-            let stored = self.stored("token_embd.weight")?;
-            (Arc::new(PackedSegment::pack(segment, self.config.hidden, variant.layout, stored)?), variant)
+            let weight = DraftWeight {
+                name: "token_embd.weight".to_owned(),
+                segment: Segment { format, n: self.config.vocab },
+                k: self.config.hidden,
+                layout: variant.layout,
+                variants: ByRows::always(&matmul::VARIANTS[0]),
+            };
+            (Some(weight), variant)
         };
         resolved.selections = resolved.selections.try_map(|_, selection| {
             let mut selection = selection.clone();
             selection.variant = &variant.listed;
             Ok::<_, LoadError>(selection)
         })?;
-        self.steps.push(Step { label: label.to_owned(), resolved: vec![resolved], op: Op::Embed { weight, variant } });
+        let op = DraftOp::Embed { weight, variant };
+        self.drafts.push(Draft { label: label.to_owned(), resolved: vec![resolved], op });
         Ok(())
     }
 
@@ -302,6 +389,6 @@ impl Builder<'_> {
     }
 
     fn push(&mut self, label: &str, resolved: Resolved, op: Op) {
-        self.steps.push(Step { label: label.to_owned(), resolved: vec![resolved], op });
+        self.drafts.push(Draft { label: label.to_owned(), resolved: vec![resolved], op: DraftOp::Ready(op) });
     }
 }

@@ -3,7 +3,7 @@
 use memra_contract::{DeviceKey, Problem};
 use memra_kernels::contract::{Contract, Variant};
 use memra_kernels::registry;
-use memra_kernels::select::{ByRows, Selection, Tables, by_rows};
+use memra_kernels::select::{ByRows, Reason, Selection, Tables, by_rows};
 
 use crate::error::LoadError;
 
@@ -31,7 +31,7 @@ pub(super) struct Resolver<'a> {
 
 impl Resolver<'_> {
     /// Selects a variant for every number of rows. A family has one layout and one order class: where the selection for more
-    /// rows has another, the one for a single row serves on.
+    /// rows has another, the one for a single row serves on, unmeasured.
     pub(super) fn resolve(
         &self,
         label: &str,
@@ -46,8 +46,14 @@ impl Resolver<'_> {
         let selections = selections.try_map(|_, selection| {
             let is_family = (selection.variant.layout, selection.variant.order_class)
                 == (first.variant.layout, first.variant.order_class);
-            let is_measured = selection.promotion.is_some() || first.promotion.is_none();
-            Ok::<_, LoadError>(if is_family && is_measured { selection.clone() } else { first.clone() })
+            if is_family {
+                return Ok::<_, LoadError>(selection.clone());
+            }
+            let mut serves_on = first.clone();
+            if serves_on.promotion.is_some() {
+                serves_on.reason = serves_on.reason.max(Reason::NearestRows);
+            }
+            Ok(serves_on)
         })?;
         let one = contract.normalise(&problem(1)).map_err(|source| refuse(source.into()))?;
         let cost = contract.cost(&one).map_err(|source| refuse(source.into()))?;

@@ -23,6 +23,7 @@ const FILES: &[(&str, &str)] = &[
     ("layers.toml", include_str!("../../cells/layers.toml")),
     ("router.toml", include_str!("../../cells/router.toml")),
     ("small.toml", include_str!("../../cells/small.toml")),
+    ("smollm2.toml", include_str!("../../cells/smollm2.toml")),
 ];
 
 /// Most threads a cell may ask for.

@@ -12,7 +12,6 @@ pub mod sample;
 pub(crate) mod shared;
 pub mod swiglu;
 pub mod swiglu_quantise;
-pub(crate) mod vector;
 
 use memra_contract::{DType, Tensor, TensorSet};
 

@@ -21,6 +21,8 @@ pub enum Reason {
     ShippedDefault,
     /// A shipped default of another key of the same architecture; not measured here.
     SameArchitecture,
+    /// A default of the same class for the nearest number of rows; not measured for this one.
+    NearestRows,
     /// A default of the nearest class of shapes; not measured for this one.
     NearestClass,
     /// Nothing was promoted: the baseline.
@@ -35,6 +37,7 @@ impl Reason {
             Self::LocalDefault => "local default",
             Self::ShippedDefault => "shipped default",
             Self::SameArchitecture => "same architecture, unmeasured",
+            Self::NearestRows => "nearest rows, unmeasured",
             Self::NearestClass => "nearest class, unmeasured",
             Self::Baseline => "baseline",
         }
@@ -199,7 +202,10 @@ impl Search<'_> {
     }
 
     fn usable(&mut self, table: &DefaultsTable, family: &FamilyDefault, reason: Reason) -> Option<Found> {
-        let row = family.row(self.class.m)?;
+        let (row, reason) = match family.row(self.class.m) {
+            Some(row) => (row, reason),
+            None => (self.nearest_row(family)?, reason.max(Reason::NearestRows)),
+        };
         match self.judge(family, row) {
             Ok(variant) => Some((variant, reason, row.promotion.clone())),
             Err(why) => {
@@ -207,6 +213,12 @@ impl Search<'_> {
                 None
             }
         }
+    }
+
+    /// The row of a family whose range is nearest; of two at the same distance the one for fewer rows.
+    fn nearest_row<'f>(&self, family: &'f FamilyDefault) -> Option<&'f DefaultRow> {
+        let m = self.class.m;
+        family.rows.iter().min_by_key(|row| (row.m_min.saturating_sub(m) + m.saturating_sub(row.m_max), row.m_min))
     }
 
     fn judge(&self, family: &FamilyDefault, row: &DefaultRow) -> Result<&'static Variant, String> {
@@ -293,7 +305,8 @@ mod tests {
         assert_eq!(selected(AVX512, 1, &tables).reason, Reason::SameArchitecture);
         tables.local = Some(table(AVX2, "n4^7-k4^4", "avx2_q8_row"));
         assert_eq!(selected(AVX2, 1, &tables).reason, Reason::LocalDefault);
-        assert_eq!(selected(AVX2, 17, &tables).reason, Reason::Baseline);
+        let selection = selected(AVX2, 17, &tables);
+        assert_eq!((selection.reason, selection.variant.name), (Reason::NearestRows, "avx2_q8_row"));
     }
 
     #[test]

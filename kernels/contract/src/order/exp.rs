@@ -6,7 +6,7 @@ pub const EXP_LOWEST: f32 = -87.0;
 pub const EXP_HIGHEST: f32 = 88.0;
 
 /// The upper bits of ln 2: products with small integers are exact.
-pub const LN2_HIGH: f32 = 0.693_359_375;
+pub const LN2_HIGH: f32 = f32::from_bits(0x3F31_8000); // 0.693359375
 /// ln 2 less [`LN2_HIGH`].
 pub const LN2_LOW: f32 = -2.121_944_4e-4;
 /// Coefficients of `(e^r - 1 - r) / r^2` for `|r| <= ln 2 / 2`, highest power first (Cephes `expf`).

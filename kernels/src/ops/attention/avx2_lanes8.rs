@@ -14,7 +14,7 @@ use half::f16;
 
 use super::kernel::{PARTIAL_TAIL, QUERY_STRIDE, SCORE_STRIDE, SplitOperands};
 use super::pages::{MAX_HEAD_DIM, PAGE};
-use crate::ops::vector::avx2_exp::exp;
+use crate::vector::avx2_exp::exp;
 
 const LANES: usize = 8;
 /// Vectors a step.

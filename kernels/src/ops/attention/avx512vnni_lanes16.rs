@@ -15,7 +15,7 @@ use half::f16;
 
 use super::kernel::{PARTIAL_TAIL, QUERY_STRIDE, SCORE_STRIDE, SplitOperands};
 use super::pages::{MAX_HEAD_DIM, PAGE};
-use crate::ops::vector::avx512vnni_exp::exp;
+use crate::vector::avx512vnni_exp::exp;
 
 const LANES: usize = 16;
 

@@ -5,7 +5,8 @@ use memra_contract::BlockFormat;
 use memra_contract::order::QUANT_BLOCK;
 
 use super::problem::Segment;
-use crate::memory::{Bytes, MemoryError};
+use crate::backend::host::{Partition, Pool};
+use crate::memory::{Bytes, MemoryError, Shared};
 
 /// The order in which panels hold the eight chains, so that the pair tree finishes with three partial sums at most.
 pub(super) const CHAIN_ORDER: [usize; 8] = [0, 4, 2, 6, 1, 5, 3, 7];
@@ -48,7 +49,7 @@ pub struct PackedSegment {
     /// The layout.
     pub layout: Layout,
     /// The bytes.
-    pub bytes: Bytes,
+    pub bytes: Shared,
 }
 
 /// Blocks of a row in panel order.
@@ -67,43 +68,106 @@ impl Layout {
     }
 }
 
+/// A weight as it is stored, and the layout it is wanted in.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredSegment<'a> {
+    /// The segment.
+    pub segment: Segment,
+    /// Length of a row.
+    pub k: usize,
+    /// The layout.
+    pub layout: Layout,
+    /// The stored bytes, `segment.bytes(k)` of them.
+    pub stored: &'a [u8],
+}
+
+impl StoredSegment<'_> {
+    /// Bytes in the wanted layout.
+    fn packed_bytes(&self) -> usize {
+        let rows = match self.layout {
+            Layout::Stored => 1,
+            Layout::Panel { rows, .. } | Layout::MinPanel { rows } => rows,
+        };
+        self.segment.n.div_ceil(rows) * self.layout.stride(self.segment, self.k)
+    }
+
+    /// Lays the stored bytes out in zeroed ones.
+    fn pack_into(&self, bytes: &mut [u8]) {
+        let Self { segment, k, layout, stored } = *self;
+        debug_assert_eq!(stored.len(), segment.bytes(k));
+        let stride = layout.stride(segment, k);
+        match layout {
+            Layout::Stored => bytes.copy_from_slice(stored),
+            Layout::Panel { rows, is_offset } => {
+                debug_assert_eq!(segment.format, BlockFormat::Q8_0);
+                let flip = if is_offset { 0x80 } else { 0 };
+                for (p, panel) in bytes.chunks_exact_mut(stride).enumerate() {
+                    pack_panel(segment, k, rows, flip, p * rows, stored, panel);
+                }
+            }
+            Layout::MinPanel { rows } => {
+                debug_assert_eq!(segment.format, BlockFormat::Q4_1);
+                let row_bytes = segment.row_bytes(k);
+                for (p, panel) in bytes.chunks_exact_mut(stride).enumerate() {
+                    for lane in 0..rows.min(segment.n - p * rows) {
+                        pack_min_row(rows, lane, &stored[(p * rows + lane) * row_bytes..][..row_bytes], panel);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One stored row into its lane of a [`Layout::MinPanel`] panel.
+fn pack_min_row(rows: usize, lane: usize, stored: &[u8], panel: &mut [u8]) {
+    let blocks = stored.len() / MIN_BLOCK;
+    for (target, block) in panel.chunks_exact_mut(rows * MIN_BLOCK).zip(panel_order(blocks)) {
+        let source = &stored[block * MIN_BLOCK..][..MIN_BLOCK];
+        for (g, group) in source[4..].as_chunks::<4>().0.iter().enumerate() {
+            target[(g * rows + lane) * 4..][..4].copy_from_slice(group);
+        }
+        target[rows * 16 + lane * 2..][..2].copy_from_slice(&source[..2]);
+        target[rows * 18 + lane * 2..][..2].copy_from_slice(&source[2..4]);
+    }
+}
+
 impl PackedSegment {
     /// Lays stored bytes out. The bytes are those of `segment` for rows of `k`.
     ///
     /// # Errors
     /// [`MemoryError`] when the system has no memory.
     pub fn pack(segment: Segment, k: usize, layout: Layout, stored: &[u8]) -> Result<Self, MemoryError> {
-        debug_assert_eq!(stored.len(), segment.bytes(k));
-        let bytes = match layout {
-            Layout::Stored => Bytes::copy_of(stored)?,
-            Layout::Panel { rows, is_offset } => {
-                debug_assert_eq!(segment.format, BlockFormat::Q8_0);
-                let stride = layout.stride(segment, k);
-                let mut bytes = Bytes::zeroed(segment.n.div_ceil(rows) * stride)?;
-                let flip = if is_offset { 0x80 } else { 0 };
-                for (p, panel) in bytes.as_mut_slice().chunks_exact_mut(stride).enumerate() {
-                    pack_panel(segment, k, rows, flip, p * rows, stored, panel);
-                }
-                bytes
-            }
-            Layout::MinPanel { rows } => {
-                debug_assert_eq!(segment.format, BlockFormat::Q4_1);
-                let stride = layout.stride(segment, k);
-                let mut bytes = Bytes::zeroed(segment.n.div_ceil(rows) * stride)?;
-                let row_bytes = segment.row_bytes(k);
-                for (row, stored) in stored.chunks_exact(row_bytes).enumerate() {
-                    let panel = &mut bytes.as_mut_slice()[row / rows * stride..][..stride];
-                    for (slot, block) in panel_order(k / QUANT_BLOCK).enumerate() {
-                        let source = &stored[block * MIN_BLOCK..][..MIN_BLOCK];
-                        for (i, at) in min_places(rows, row % rows, slot).enumerate() {
-                            panel[at] = source[i];
-                        }
-                    }
-                }
-                bytes
-            }
-        };
-        Ok(Self { segment, k, layout, bytes })
+        let source = StoredSegment { segment, k, layout, stored };
+        let mut bytes = Bytes::zeroed(source.packed_bytes())?;
+        source.pack_into(bytes.as_mut_slice());
+        Ok(Self { segment, k, layout, bytes: Shared::whole(bytes) })
+    }
+
+    /// Lays several weights out one after another in one buffer, each at a multiple of 64 bytes.
+    ///
+    /// # Errors
+    /// [`MemoryError`] when the system has no memory.
+    pub fn pack_all(pool: &Pool, sources: &[StoredSegment<'_>]) -> Result<Vec<Self>, MemoryError> {
+        let mut bounds = vec![0];
+        for source in sources {
+            bounds.push((bounds[bounds.len() - 1] + source.packed_bytes()).next_multiple_of(64));
+        }
+        let total = bounds[bounds.len() - 1];
+        let mut bytes = Bytes::zeroed(total)?;
+        if !sources.is_empty() {
+            let mut partition = Partition::new(bounds.clone());
+            let lent = partition.lend(bytes.as_mut_slice(), 1);
+            pool.run(sources.len(), &|task| {
+                let mut part = lent.take(task);
+                sources[task].pack_into(&mut part.row(0)[..sources[task].packed_bytes()]);
+            });
+        }
+        let parts = Shared::parts(bytes, &bounds);
+        let packed = sources.iter().zip(parts).map(|(source, bytes)| {
+            let StoredSegment { segment, k, layout, .. } = *source;
+            Self { segment, k, layout, bytes }
+        });
+        Ok(packed.collect())
     }
 
     /// The stored bytes again.
@@ -202,6 +266,12 @@ mod tests {
             for layout in [Layout::Stored, Layout::MinPanel { rows }] {
                 let packed = PackedSegment::pack(segment, k, layout, &stored).unwrap();
                 prop_assert_eq!(&packed.unpack(), &stored);
+                let source = StoredSegment { segment, k, layout, stored: &stored };
+                let pool = Pool::new(2).unwrap();
+                for packed in PackedSegment::pack_all(&pool, &[source, source, source]).unwrap() {
+                    prop_assert_eq!(&packed.unpack(), &stored);
+                    prop_assert!(packed.bytes.as_slice().as_ptr().addr().is_multiple_of(64));
+                }
             }
         }
     }

@@ -24,7 +24,7 @@ mod scalar;
 mod variants;
 
 pub(crate) use layout::panel_order;
-pub use layout::{Layout, PackedSegment};
+pub use layout::{Layout, PackedSegment, StoredSegment};
 pub use problem::{Activation, Epilogue, FORMATS, MatmulProblem, Segment};
 pub use product::{BoundSegment, Product};
 pub use variants::{HostKernel, MatmulVariant, Operands, Q8Rows, VARIANTS, by_name};

@@ -10,7 +10,7 @@ use std::arch::x86_64::{
 use memra_contract::order::QUANT_BLOCK;
 
 use crate::ops::rms_norm::Operands;
-use crate::ops::vector::avx512vnni_quantise::{Block, GROUP, quantise};
+use crate::vector::avx512vnni_quantise::{Block, GROUP, quantise};
 
 #[expect(unsafe_code, reason = "SIMD module")]
 pub(super) fn kernel(operands: &Operands<'_>, quants: &mut [i8], scales: &mut [f32], sums: &mut [i16]) {

@@ -14,7 +14,7 @@ use memra_contract::order::{self, GUMBEL_HIGHEST, MIX32_FIRST, MIX32_SECOND, Row
 use super::TaskScratch;
 use super::select::{self, Best, Passes, SLACK};
 use crate::ops::argmax::avx512vnni_pieces;
-use crate::ops::vector::avx512vnni_exp::exp;
+use crate::vector::avx512vnni_exp::exp;
 
 const LANES: usize = 16;
 

@@ -4,7 +4,7 @@ use std::arch::x86_64::{_mm256_loadu_ps, _mm256_storeu_ps};
 
 use memra_contract::order;
 
-use crate::ops::vector::avx2_swiglu::swiglu;
+use crate::vector::avx2_swiglu::swiglu;
 
 #[expect(unsafe_code, reason = "SIMD module")]
 pub(super) fn kernel(gate: &[f32], up: &[f32], out: &mut [f32]) {

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::{_mm512_loadu_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_storeu_ps};
 
-use crate::ops::vector::avx512vnni_swiglu::swiglu;
+use crate::vector::avx512vnni_swiglu::swiglu;
 
 #[expect(unsafe_code, reason = "SIMD module")]
 pub(super) fn kernel(gate: &[f32], up: &[f32], out: &mut [f32]) {

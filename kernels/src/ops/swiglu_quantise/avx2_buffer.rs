@@ -6,7 +6,7 @@ use memra_contract::IsaTier;
 use memra_contract::order::QUANT_BLOCK;
 
 use crate::ops::quantise;
-use crate::ops::vector::avx2_swiglu::swiglu;
+use crate::vector::avx2_swiglu::swiglu;
 
 /// Elements of the buffer.
 const BUFFER: usize = 1024;

@@ -4,8 +4,8 @@ use std::arch::x86_64::{_mm512_loadu_ps, _mm512_setzero_ps};
 
 use memra_contract::order::QUANT_BLOCK;
 
-use crate::ops::vector::avx512vnni_quantise::{Block, GROUP, quantise};
-use crate::ops::vector::avx512vnni_swiglu::swiglu;
+use crate::vector::avx512vnni_quantise::{Block, GROUP, quantise};
+use crate::vector::avx512vnni_swiglu::swiglu;
 
 #[expect(unsafe_code, reason = "SIMD module")]
 pub(super) fn kernel(gate: &[f32], up: &[f32], quants: &mut [i8], scales: &mut [f32], sums: &mut [i16]) {

@@ -11,8 +11,8 @@ const FILES: [&str; 3] =
 /// The device backend.
 const FOLDER: &str = "kernels/src/backend/cuda/";
 
-/// Below this folder, files whose name starts with an instruction set.
-const OPERATIONS: &str = "kernels/src/ops/";
+/// Below these folders, files whose name starts with an instruction set.
+const SIMD_FOLDERS: [&str; 2] = ["kernels/src/ops/", "kernels/src/vector/"];
 
 /// Instruction sets that SIMD modules are named after.
 const INSTRUCTION_SETS: [&str; 3] = ["avx2", "avx512", "neon"];
@@ -33,7 +33,9 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 
 fn is_allowed(path: &str) -> bool {
     let is_simd = || INSTRUCTION_SETS.iter().any(|set| name(path).starts_with(set));
-    FILES.contains(&path) || path.starts_with(FOLDER) || (path.starts_with(OPERATIONS) && is_simd())
+    FILES.contains(&path)
+        || path.starts_with(FOLDER)
+        || (SIMD_FOLDERS.iter().any(|folder| path.starts_with(folder)) && is_simd())
 }
 
 #[cfg(test)]
