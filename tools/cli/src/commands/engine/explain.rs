@@ -26,7 +26,7 @@ struct Explanation {
     gaps_ns: u64,
     /// Sum of lines and gaps.
     sum_ns: u64,
-    /// A whole step, measured without timers inside.
+    /// A whole step without timers inside, measured in turns with the timed ones.
     step_ns: u64,
     weight_bytes: usize,
     buffer_bytes: usize,
@@ -44,7 +44,8 @@ struct Line {
     reason: String,
     promotion: Option<String>,
     bytes: u64,
-    median_ns: u64,
+    /// Mean over the middle half of the timed steps.
+    mean_ns: u64,
     /// Bytes per second against the read rate of the same session.
     share_of_read_rate: f64,
 }
@@ -91,7 +92,7 @@ fn step(runner: &mut Runner, table: &PageTable, first_position: usize, tokens: &
     }
 }
 
-/// Nanoseconds of one step that was timed inside: of each line of the plan, and of the whole.
+/// Nanoseconds of one step: of each line of the plan, where it was timed inside, and of the whole.
 struct Timed {
     steps: Vec<u64>,
     whole: u64,
@@ -103,7 +104,7 @@ fn measure(
     table: &PageTable,
     arguments: &ExplainArguments,
     tokens: &[u32],
-) -> (Vec<Timed>, Vec<u64>) {
+) -> (Vec<Timed>, Vec<Timed>) {
     let (mut timed, mut whole) = (Vec::new(), Vec::new());
     for turn in 0..arguments.steps + 2 {
         let mut steps = Vec::new();
@@ -116,23 +117,33 @@ fn measure(
         // The first turns warm the caches.
         if turn >= 2 {
             timed.push(Timed { steps, whole: inside });
-            whole.push(outside);
+            whole.push(Timed { steps: Vec::new(), whole: outside });
         }
     }
-    (timed, whole)
+    (middle_half(timed), middle_half(whole))
 }
 
-fn median(mut values: Vec<u64>) -> u64 {
-    values.sort_unstable();
-    values[values.len() / 2]
+/// The middle half by the time of the whole step. Means over the same steps add up, which medians do not.
+fn middle_half(mut timed: Vec<Timed>) -> Vec<Timed> {
+    timed.sort_by_key(|timed| timed.whole);
+    let quarter = timed.len() / 4;
+    let rest = timed.len() - quarter;
+    timed.drain(rest..);
+    timed.drain(..quarter);
+    timed
 }
 
-fn explain(runner: &Runner, arguments: &ExplainArguments, rate: u64, timed: &[Timed], whole: &[u64]) -> Explanation {
+fn mean(values: impl ExactSizeIterator<Item = u64>) -> u64 {
+    let count = values.len() as u64;
+    values.sum::<u64>() / count.max(1)
+}
+
+fn explain(runner: &Runner, arguments: &ExplainArguments, rate: u64, timed: &[Timed], whole: &[Timed]) -> Explanation {
     let plan = runner.plan();
     let mut lines: Vec<Line> = Vec::new();
     let mut passed_over: Vec<String> = Vec::new();
     for (index, step) in plan.steps.iter().enumerate() {
-        let ns = median(timed.iter().map(|timed| timed.steps[index]).collect());
+        let ns = mean(timed.iter().map(|timed| timed.steps[index]));
         let line = line(runner, arguments, step, ns);
         for resolved in &step.resolved {
             for why in &resolved.selections.get(usize::from(arguments.rows)).passed_over {
@@ -149,16 +160,16 @@ fn explain(runner: &Runner, arguments: &ExplainArguments, rate: u64, timed: &[Ti
             Some(other) => {
                 other.count += 1;
                 other.bytes += line.bytes;
-                other.median_ns += line.median_ns;
+                other.mean_ns += line.mean_ns;
             }
             None => lines.push(line),
         }
     }
     for line in &mut lines {
-        line.share_of_read_rate = line.bytes as f64 * 1e9 / line.median_ns.max(1) as f64 / rate as f64;
+        line.share_of_read_rate = line.bytes as f64 * 1e9 / line.mean_ns.max(1) as f64 / rate as f64;
     }
-    let gaps_ns = median(timed.iter().map(|timed| timed.whole - timed.steps.iter().sum::<u64>()).collect());
-    let sum_ns = lines.iter().map(|line| line.median_ns).sum::<u64>() + gaps_ns;
+    let gaps_ns = mean(timed.iter().map(|timed| timed.whole - timed.steps.iter().sum::<u64>()));
+    let sum_ns = lines.iter().map(|line| line.mean_ns).sum::<u64>() + gaps_ns;
     Explanation {
         model: plan.config.name.clone(),
         program: plan.program.clone(),
@@ -170,7 +181,7 @@ fn explain(runner: &Runner, arguments: &ExplainArguments, rate: u64, timed: &[Ti
         lines,
         gaps_ns,
         sum_ns,
-        step_ns: median(whole.to_vec()),
+        step_ns: mean(whole.iter().map(|whole| whole.whole)),
         weight_bytes: plan.weight_bytes(),
         buffer_bytes: runner.buffer_bytes(),
         cache_bytes_per_position: plan.config.kv_bytes_per_position(),
@@ -178,7 +189,7 @@ fn explain(runner: &Runner, arguments: &ExplainArguments, rate: u64, timed: &[Ti
     }
 }
 
-fn line(runner: &Runner, arguments: &ExplainArguments, step: &Step, median_ns: u64) -> Line {
+fn line(runner: &Runner, arguments: &ExplainArguments, step: &Step, mean_ns: u64) -> Line {
     let rows = usize::from(arguments.rows);
     let config = runner.config();
     // What a step has to read: weights, and for attention the cache.
@@ -205,7 +216,7 @@ fn line(runner: &Runner, arguments: &ExplainArguments, step: &Step, median_ns: u
         reason: texts(&|resolved| resolved.selections.get(rows).reason.text().to_owned()),
         promotion: step.resolved.iter().find_map(|resolved| resolved.selections.get(rows).promotion.clone()),
         bytes,
-        median_ns,
+        mean_ns,
         share_of_read_rate: 0.0,
     }
 }
@@ -214,7 +225,7 @@ impl Explanation {
     fn print(&self) -> anyhow::Result<()> {
         let mega = |bytes: usize| format!("{:.2} MB", bytes as f64 / 1e6);
         ui::print(format_args!(
-            "{}, program {}, {} threads\n{} row(s) at depth {}, medians of {} steps; weights {}, activations {}, cache {} \
+            "{}, program {}, {} threads\n{} row(s) at depth {}, the middle half of {} steps; weights {}, activations {}, cache {} \
              bytes a position\n",
             self.model,
             self.program,
@@ -240,8 +251,8 @@ impl Explanation {
                         None => line.reason.clone(),
                     },
                     if has_bytes { mega(line.bytes as usize) } else { String::new() },
-                    format!("{:.1} us", line.median_ns as f64 / 1e3),
-                    format!("{:.1} %", line.median_ns as f64 * 100.0 / self.sum_ns as f64),
+                    format!("{:.1} us", line.mean_ns as f64 / 1e3),
+                    format!("{:.1} %", line.mean_ns as f64 * 100.0 / self.sum_ns as f64),
                     if has_bytes { format!("{:.0} %", line.share_of_read_rate * 100.0) } else { String::new() },
                 ]
             })
@@ -251,7 +262,7 @@ impl Explanation {
         let off = (self.sum_ns as f64 / self.step_ns as f64 - 1.0) * 100.0;
         ui::print(format_args!(
             "\ngaps {:.1} us; steps and gaps {:.1} us; the step without timers {:.1} us ({off:+.1} %)\nread rate of this \
-             session {:.2} GB/s",
+             session {:.2} GB/s, from memory: what is read faster comes from caches",
             self.gaps_ns as f64 / 1e3,
             self.sum_ns as f64 / 1e3,
             self.step_ns as f64 / 1e3,
