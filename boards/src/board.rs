@@ -152,6 +152,9 @@ pub struct BoardRow {
     pub a_flops_per_s: Option<u64>,
     /// `flops` over `median_b_ps`.
     pub b_flops_per_s: Option<u64>,
+    /// Where engines ran a model: tokens, rates and memory. Left out for other rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<RowWorkload>,
     /// Why the row is void or incomparable.
     pub reasons: Vec<String>,
     /// What a reader must know beside the numbers.
@@ -174,6 +177,25 @@ pub struct BoardRow {
     pub superseded_by: Option<String>,
     /// Plot of the raw slots, relative to the evidence root; only current rows have one.
     pub plot: Option<String>,
+}
+
+/// A run of a model by engines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowWorkload {
+    /// Tokens of the prompt that a slot processes; 0 where tokens are generated.
+    pub prompt_tokens: u32,
+    /// Tokens that a slot generates; 0 where a prompt is processed.
+    pub generated_tokens: u32,
+    /// Tokens in the cache before the slot.
+    pub depth_tokens: u32,
+    /// Timed tokens over `median_a_ps`, in thousandths of a token per second.
+    pub a_milli_tokens_per_s: Option<u64>,
+    /// Timed tokens over `median_b_ps`, in thousandths of a token per second.
+    pub b_milli_tokens_per_s: Option<u64>,
+    /// Largest resident memory of A in any replicate, in bytes; `null` where no replicate says it.
+    pub a_peak_bytes: Option<u64>,
+    /// Largest resident memory of B in any replicate, in bytes; `null` where no replicate says it.
+    pub b_peak_bytes: Option<u64>,
 }
 
 /// One competitor of a row.

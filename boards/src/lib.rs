@@ -28,7 +28,7 @@ mod row;
 mod time;
 
 pub use board::{BOARD_SCHEMA, BoardRow, EXTERNAL_SCHEMA};
-pub use board::{Board, Boards, ExternalFigures, ExternalRow, RigFacts, RowArm, RowStatus};
+pub use board::{Board, Boards, ExternalFigures, ExternalRow, RigFacts, RowArm, RowStatus, RowWorkload};
 pub use error::BoardError;
 pub use fold::fold;
 pub use input::{BoardInput, FoldOptions, LedgerKind, LedgerLine};

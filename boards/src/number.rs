@@ -72,6 +72,11 @@ pub(crate) fn giga(per_s: u64) -> String {
     significant(per_s, 1_000_000_000)
 }
 
+/// Thousandths as whole units with four significant digits, without the unit's name.
+pub(crate) fn thousandths(milli: u64) -> String {
+    significant(milli, 1_000)
+}
+
 /// `1 thread`, `2 threads`.
 pub(crate) fn threads(number: u32) -> String {
     format!("{number} thread{}", if number == 1 { "" } else { "s" })
@@ -157,6 +162,8 @@ mod tests {
         assert_eq!(duration(u64::MAX), "18446744 s");
         assert_eq!(giga(123_456_789), "0.123");
         assert_eq!(giga(45_678_000_000), "45.68");
+        assert_eq!(thousandths(45_678), "45.68");
+        assert_eq!(thousandths(1_234_567), "1235");
         assert_eq!(bytes(1_310_720), "1280 KiB");
         assert_eq!(bytes(33_554_432), "32 MiB");
         assert_eq!(bytes(1_000), "1000 B");

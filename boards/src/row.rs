@@ -1,6 +1,6 @@
 //! One verdict entry as a board row, with its rates and caveats.
 
-use crate::board::{BINDING_BLOCKS, BINDING_REPLICATES, BoardRow, RowArm, RowStatus};
+use crate::board::{BINDING_BLOCKS, BINDING_REPLICATES, BoardRow, RowArm, RowStatus, RowWorkload};
 use crate::collect::{Entry, citation};
 use crate::corrections::{Correction, Corrections};
 use crate::number::{delta_ppm, per_second};
@@ -30,8 +30,11 @@ pub(crate) fn row(entry: &Entry<'_>, corrections: &[&Correction]) -> BoardRow {
     let result = &verdict.result;
     let session = entry.file.session;
     let blocks: Vec<&Block> = entry.replicates.iter().filter_map(|cell| cell.ab.as_ref()).collect();
-    let moved_bytes = agreed(entry.replicates.iter().map(|cell| cell.plan.moved_bytes));
-    let flops = agreed(entry.replicates.iter().map(|cell| cell.plan.flops));
+    let workload = workload(entry);
+    // A workload has no cost model.
+    let cost = |pick: fn(&CellBody) -> u64| agreed(entry.replicates.iter().map(|cell| pick(cell)));
+    let moved_bytes = cost(|cell| cell.plan.moved_bytes).filter(|_| workload.is_none());
+    let flops = cost(|cell| cell.plan.flops).filter(|_| workload.is_none());
     let rate = |amount: Option<u64>, median: Option<u64>| per_second(amount?, median?);
     let (ungated, caveats) = caveats(entry, &blocks, corrections);
     BoardRow {
@@ -65,6 +68,7 @@ pub(crate) fn row(entry: &Entry<'_>, corrections: &[&Correction]) -> BoardRow {
         b_bytes_per_s: rate(moved_bytes, result.median_b_ps),
         a_flops_per_s: rate(flops, result.median_a_ps),
         b_flops_per_s: rate(flops, result.median_b_ps),
+        workload,
         reasons: result.reasons.clone(),
         caveats,
         date: session.started_utc.get(..10).unwrap_or_default().to_owned(),
@@ -77,6 +81,23 @@ pub(crate) fn row(entry: &Entry<'_>, corrections: &[&Correction]) -> BoardRow {
         superseded_by: None,
         plot: None,
     }
+}
+
+/// Tokens of a workload, with rates from the pooled medians and the largest memory of the replicates.
+fn workload(entry: &Entry<'_>) -> Option<RowWorkload> {
+    let plan = entry.replicates.first()?.plan.workload.as_ref()?;
+    let result = &entry.verdict.result;
+    let rate = |median: Option<u64>| per_second(plan.timed_tokens().saturating_mul(1_000), median?);
+    let peaks = || entry.replicates.iter().filter_map(|cell| cell.peaks.as_ref());
+    Some(RowWorkload {
+        prompt_tokens: plan.prompt_tokens,
+        generated_tokens: plan.generated_tokens,
+        depth_tokens: plan.depth_tokens,
+        a_milli_tokens_per_s: rate(result.median_a_ps),
+        b_milli_tokens_per_s: rate(result.median_b_ps),
+        a_peak_bytes: peaks().filter_map(|peaks| peaks.a_bytes).max(),
+        b_peak_bytes: peaks().filter_map(|peaks| peaks.b_bytes).max(),
+    })
 }
 
 fn replicates(entry: &Entry<'_>) -> u32 {
@@ -146,6 +167,7 @@ fn caveats(entry: &Entry<'_>, blocks: &[&Block], corrections: &[&Correction]) ->
     }
     caveats.extend(void_caveat(blocks));
     caveats.extend(arm_caveats(&entry.replicates));
+    caveats.extend(engine_caveats(entry));
     caveats.extend(unobserved_caveat(blocks));
     if agreed(entry.replicates.iter().map(|cell| cell.plan.moved_bytes)).is_none() && p > 0 {
         caveats.push("replicates disagree about the bytes moved: no rate".to_owned());
@@ -223,6 +245,32 @@ fn arm_caveats(replicates: &[&CellBody]) -> Vec<String> {
         if differs(pick) {
             caveats.push(format!("replicates ran different sources of {name}"));
         }
+    }
+    caveats
+}
+
+/// What engines were held to, and how they were warmed up.
+fn engine_caveats(entry: &Entry<'_>) -> Vec<String> {
+    let Some(first) = entry.replicates.first() else { return Vec::new() };
+    let mut caveats = Vec::new();
+    for (name, pick) in ARMS {
+        let arm = pick(first);
+        if arm.kind != ArmKind::Engine {
+            continue;
+        }
+        let about = if arm.about.is_empty() { String::new() } else { format!(" ({})", arm.about.join("; ")) };
+        let gate = arm.gate.as_ref().and_then(|id| entry.file.gates.get(id));
+        let held = match gate.map(|gate| gate.rule.as_str()) {
+            Some("workload") => "held to its own output and to the token counts",
+            _ => "held to the token counts only, since it shows no output",
+        };
+        caveats.push(format!("{name} is an engine{about}, {held}"));
+    }
+    if let Some(plan) = &first.plan.workload {
+        caveats.push(format!(
+            "slots are single runs, warmed up by {} unrecorded ones of each arm and not by a slope gate",
+            plan.warm_up_slots
+        ));
     }
     caveats
 }

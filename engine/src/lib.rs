@@ -2,6 +2,7 @@
 //!
 //! - [`arch`]: model families, one file each: metadata and tensors to a configuration.
 //! - [`exactness`]: how a prompt is cut and who shares a step with it must not change a bit.
+//! - [`fuzzing`]: bodies of the fuzz targets.
 //! - [`plan`]: a straight list of steps with every kernel resolved to the device's default, and how it runs.
 //! - [`cache`]: paged keys and values.
 //! - [`chat`]: text to tokens and back, chat templates.
@@ -15,6 +16,7 @@ pub mod cache;
 pub mod chat;
 mod error;
 pub mod exactness;
+pub mod fuzzing;
 pub mod plan;
 pub mod runner;
 pub mod schedule;

@@ -3,6 +3,7 @@
 pub mod arm;
 pub mod cell;
 pub mod check;
+pub mod engine_arm;
 pub mod fake;
 pub mod host_runner;
 pub mod lock;

@@ -98,6 +98,18 @@ pub enum ArmError {
         /// What went wrong.
         why: String,
     },
+    /// An engine ran something else than in its check.
+    #[error("arm `{arm}`, {run}: {detail}")]
+    Workload {
+        /// Name of the arm.
+        arm: String,
+        /// Which of its runs.
+        run: String,
+        /// `tokens` or `output`.
+        reason: &'static str,
+        /// Both numbers.
+        detail: String,
+    },
     /// A slot was asked of a seat that nobody sits on.
     #[error("{seat} has no arm at this point of the trial")]
     Empty {

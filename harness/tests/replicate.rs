@@ -7,11 +7,12 @@ use std::sync::Mutex;
 
 use memra_harness::arm::Commands;
 use memra_harness::cell::{CacheMode, CellSpec};
+use memra_harness::engine_arm::Workload;
 use memra_harness::progress::{Event, Progress};
 use memra_harness::suite::{ReplicateLine, ReplicateSpec, derive_seed, run_replicate};
 use memra_harness::trial::WarmUpLimits;
 use memra_ledger::judge::{block_orders, block_quads, judge_cell, order_text};
-use memra_ledger::record::{CellBody, Verdict};
+use memra_ledger::record::{ArmKind, CellBody, Verdict, WorkloadPlan};
 
 fn cell(name: &str, problem: &str, a: &str, b: &str) -> CellSpec {
     CellSpec {
@@ -27,6 +28,7 @@ fn cell(name: &str, problem: &str, a: &str, b: &str) -> CellSpec {
         threads: 1,
         priority: 1,
         weights: None,
+        workload: None,
     }
 }
 
@@ -168,4 +170,110 @@ fn a_failed_check_is_recorded_and_nothing_is_timed() {
     let failed = failures(&lines);
     assert!(failed[0].1.starts_with("arm b `peer` did not pass its check: "), "{failed:?}");
     assert_eq!(std::fs::read_dir(PathBuf::from(scratch.path())).unwrap().count(), 0, "tensors were left behind");
+}
+
+/// An engine in a shell, whose `changed`th sample and all after it have another output.
+#[cfg(unix)]
+fn engine(folder: &Path, changed: u32) -> String {
+    let script = r#"n=0; same=DIGEST; echo '{"hello":{"name":"toy 1","about":["in a shell"]}}'
+while IFS= read -r line; do case $line in
+*'"op":"prepare"'*) echo '{"ok":true,"prompt_tokens":16,"generated_tokens":0,"depth_tokens":0}' ;;
+*'"op":"sample"'*) n=$((n+1)); out=\"$same\"; [ $n -ge CHANGED ] && out=null
+  echo '{"elapsed_ns":'$((9000 + n % 3))',"prompt_tokens":16,"generated_tokens":0,"output_sha256":'$out'}' ;;
+*'"op":"peak"'*) echo '{"peak_rss_bytes":8192}' ;;
+*'"op":"stop"'*) exit 0 ;;
+*) echo '{"ok":true}' ;;
+esac; done
+"#;
+    let script = script.replace("DIGEST", &"0a".repeat(32)).replace("CHANGED", &changed.to_string());
+    let file = folder.join(format!("engine-{changed}.sh"));
+    std::fs::write(&file, script).unwrap();
+    format!("toy=sh '{}'", file.display())
+}
+
+#[cfg(unix)]
+fn workload(folder: &Path) -> CellSpec {
+    let model = folder.join("tiny.gguf");
+    std::fs::write(&model, "a model").unwrap();
+    let workload = Workload { prompt: 16, generated: 0, depth: 0 };
+    let arm = || "engine:toy".to_owned();
+    CellSpec { threads: 1, ..CellSpec::given_workload(model, workload, arm(), arm()) }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_workload_is_checked_measured_and_recomputable() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spec = spec(vec![workload(folder.path())], folder.path());
+    spec.commands.add(&engine(folder.path(), 10_000)).unwrap();
+    spec.aa_blocks = 1;
+    let heard = Heard::default();
+    let lines = lines(&spec, &heard);
+    assert_eq!(gates(&lines), [(0, "toy 1".to_owned(), true), (1, "toy 1".to_owned(), true)]);
+    assert_eq!(failures(&lines), []);
+    let (gate_a, gate_b, body) = cells(&lines)[0];
+    assert_eq!((gate_a, gate_b), (Some(0), Some(1)));
+    let key = &body.key;
+    assert_eq!((key.contract.as_str(), key.problem.as_str()), ("workload", "depth=0,generated=0,prompt=16"));
+    assert_eq!((key.host_mode.as_str(), key.cache.as_str(), key.threads), ("engine", "workload", 1));
+    let model = key.inputs.weights.as_ref().unwrap();
+    assert_eq!((model.file.as_str(), model.tensor.as_str()), ("tiny.gguf", ""));
+    assert_eq!((body.a.kind, body.b.variant.as_str()), (ArmKind::Engine, "toy 1"));
+    let plan = WorkloadPlan { prompt_tokens: 16, generated_tokens: 0, depth_tokens: 0, warm_up_slots: 2 };
+    assert_eq!((body.plan.launches, body.plan.workload.as_ref()), (1, Some(&plan)));
+    assert_eq!((body.warm_up.slots, body.warm_up.drift_ppm, body.warm_up.is_steady), (8, 0, true));
+    let peaks = body.peaks.as_ref().unwrap();
+    assert_eq!((peaks.a_bytes, peaks.b_bytes), (Some(8192), Some(8192)));
+    // A busy machine may make quads void, but never a number that does not follow from the slots.
+    assert_eq!(judge_cell(&body.aa, body.ab.as_ref(), &body.plan, &body.warm_up, 5_000), body.result);
+    let ab = body.ab.as_ref().unwrap();
+    assert_eq!(ab.order, order_text(&block_orders(body.plan.seed, 0, 6).unwrap()));
+    assert!(ab.slots.elapsed_ns.iter().all(|slot| (9_000..9_003).contains(slot)), "{:?}", ab.slots);
+    let text = serde_json::to_string(&lines).unwrap();
+    assert!(!text.contains(folder.path().to_str().unwrap()), "{text}");
+    let heard = heard.0.into_inner().unwrap();
+    assert!(heard.iter().any(|event| matches!(event, Event::Calibrated { launches: 1, .. })));
+}
+
+#[test]
+#[cfg(unix)]
+fn an_engine_that_changes_its_output_fails_its_gate_whenever_it_does() {
+    let folder = tempfile::tempdir().unwrap();
+    // In the check.
+    let mut early = spec(vec![workload(folder.path())], folder.path());
+    early.commands.add(&engine(folder.path(), 2)).unwrap();
+    let lines_of_early = lines(&early, &Heard::default());
+    assert!(gates(&lines_of_early).iter().all(|gate| !gate.2));
+    let (gate_a, gate_b, body) = cells(&lines_of_early)[0];
+    assert_eq!((gate_a, gate_b, body.aa.len(), body.result.verdict), (None, None, 0, Verdict::Void));
+    let why = failures(&lines_of_early)[0].1;
+    assert!(why.contains("arm `toy`, run 2 of the check: output none"), "{why}");
+    // In the trial: the third sample of a child is its first in a slot of a block.
+    let mut late = spec(vec![workload(folder.path())], folder.path());
+    late.commands.add(&engine(folder.path(), 3)).unwrap();
+    let lines_of_late = lines(&late, &Heard::default());
+    let passed: Vec<bool> = gates(&lines_of_late).iter().map(|gate| gate.2).collect();
+    assert_eq!(passed, [true, true, false]);
+    let (gate_a, _, body) = cells(&lines_of_late)[0];
+    assert_eq!((gate_a, body.ab.is_none(), body.result.verdict), (Some(0), true, Verdict::Void));
+    let why = failures(&lines_of_late)[0].1;
+    assert!(why.contains("arm `toy`, slot ") && why.contains(" of the trial"), "{why}");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_workload_without_command_or_model_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = workload(folder.path());
+    let mut gone = CellSpec { name: "gone".to_owned(), ..one.clone() };
+    gone.workload.as_mut().unwrap().model = folder.path().join("none.gguf");
+    let unknown = CellSpec { name: "unknown".to_owned(), b: "engine:toys".to_owned(), ..one };
+    let mut spec = spec(vec![gone, unknown], folder.path());
+    spec.commands.add(&engine(folder.path(), 10_000)).unwrap();
+    let lines = lines(&spec, &Heard::default());
+    let mut failed = failures(&lines);
+    failed.sort_unstable();
+    assert!(failed[0].0 == "gone" && failed[0].1.contains("none.gguf"), "{failed:?}");
+    assert!(failed[1].0 == "unknown" && failed[1].1.contains("did you mean `toy`"), "{failed:?}");
+    assert_eq!((cells(&lines).len(), gates(&lines).len()), (0, 0));
 }

@@ -33,7 +33,7 @@ fn measured(script: Script, plan: &TrialPlan) -> Measured {
 
 fn cell_plan(plan: &TrialPlan, launches: u32) -> CellPlan {
     let (seed, timer_ns) = (plan.seed, plan.timer_ns);
-    CellPlan { launches, copies: 1, rotated_bytes: 0, seed, timer_ns, moved_bytes: 0, flops: 0 }
+    CellPlan { launches, copies: 1, rotated_bytes: 0, seed, timer_ns, moved_bytes: 0, flops: 0, workload: None }
 }
 
 fn judged(measured: &Measured, plan: &TrialPlan) -> CellResult {
@@ -80,6 +80,7 @@ fn body(measured: Measured, plan: &TrialPlan, replicate: u32) -> CellBody {
         warm_up: measured.warm_up,
         aa: measured.aa,
         ab: measured.ab,
+        peaks: None,
     }
 }
 

@@ -113,6 +113,25 @@ pub fn baseline(contract: &dyn Contract, problem: &Problem, key: DeviceKey) -> R
         .ok_or_else(|| LookupError::Nothing { contract: contract.info().id, problem: problem.to_string(), device: key })
 }
 
+/// The variant of the highest instruction set that serves a problem on a device; of several the one registered last. What an
+/// engine runs where nothing was promoted: no measurement speaks for it.
+///
+/// # Errors
+/// [`LookupError::Nothing`] when there is none.
+pub fn highest_tier(
+    contract: &dyn Contract,
+    problem: &Problem,
+    key: DeviceKey,
+) -> Result<&'static Variant, LookupError> {
+    contract
+        .variants()
+        .iter()
+        .copied()
+        .filter(|variant| can_run(contract, variant, problem, key).is_ok())
+        .max_by_key(|variant| variant.isa)
+        .ok_or_else(|| LookupError::Nothing { contract: contract.info().id, problem: problem.to_string(), device: key })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,6 +144,21 @@ mod tests {
         let error = variant(matmul, "avx2_row").unwrap_err().to_string();
         assert!(error.contains("avx2_q8_row"), "{error}");
         assert!(!contract("zzzz").err().unwrap().to_string().contains("did you mean"));
+    }
+
+    #[test]
+    fn the_highest_tier_is_the_devices() {
+        use memra_contract::IsaTier;
+        use memra_contract::device::HostArch;
+        let matmul = contract("matmul").unwrap();
+        let problem = matmul.normalise(&"m=1,k=64,seg=q4_1:8".parse().unwrap()).unwrap();
+        let name =
+            |tier| highest_tier(matmul, &problem, DeviceKey::Host { arch: HostArch::X86_64, tier }).unwrap().name;
+        assert_eq!(name(IsaTier::Scalar), "scalar_q4_1");
+        if cfg!(target_arch = "x86_64") {
+            assert_eq!(name(IsaTier::Avx2), "avx2_q4_1_panel8");
+            assert_eq!(name(IsaTier::Avx512Vnni), "avx512vnni_q4_1_panel16");
+        }
     }
 
     #[test]

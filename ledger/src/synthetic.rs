@@ -263,6 +263,7 @@ impl Synthetic {
             timer_ns: 30,
             moved_bytes: 1 << 20,
             flops: 1 << 21,
+            workload: None,
         };
         let warm_up = WarmUp {
             slots: 40,
@@ -301,6 +302,7 @@ impl Synthetic {
             warm_up,
             aa,
             ab,
+            peaks: None,
             result,
         }
     }

@@ -1,5 +1,6 @@
 //! Pages in Markdown.
 
+mod engines;
 mod performance;
 mod readme;
 mod text;

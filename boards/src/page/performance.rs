@@ -1,5 +1,6 @@
 //! `PERFORMANCE.md`: all boards, with what a reader needs to judge them.
 
+use super::engines::workloads;
 use super::text::{NONE, cite, code, count, difference, inputs, plain, rates, regime, size, time};
 use crate::board::{Board, BoardRow, Boards, RigFacts, RowStatus, verdict_name};
 use crate::input::{LedgerKind, LedgerLine, check_path};
@@ -73,6 +74,7 @@ fn rig(page: &mut String, board: &Board) {
         headline(page, &decided);
         conditions(page, &decided);
     }
+    workloads(page, &current);
     not_decided(page, &open);
     caveats(page, &current);
     let with = |status| board.with_status(status).collect::<Vec<_>>();

@@ -1,7 +1,7 @@
 //! Pieces of Markdown, with everything that came from a record escaped.
 
 use crate::board::BoardRow;
-use crate::number::{duration, giga, interval, percent, percent_size, threads};
+use crate::number::{duration, giga, interval, percent, percent_size, thousandths, threads};
 
 /// What stands where there is no number.
 pub(crate) const NONE: &str = "–";
@@ -82,6 +82,16 @@ pub(crate) fn rates(a: Option<u64>, b: Option<u64>) -> String {
     format!("{} / {}", text(a), text(b))
 }
 
+/// Thousandths of a token per second, with four significant digits.
+pub(crate) fn tokens_per_second(milli: Option<u64>) -> String {
+    milli.map_or_else(|| NONE.to_owned(), thousandths)
+}
+
+/// Memory in MiB, rounded up.
+pub(crate) fn memory(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| NONE.to_owned(), |bytes| format!("{} MiB", bytes.div_ceil(1 << 20)))
+}
+
 /// Cache mode, threads and clock regime.
 pub(crate) fn regime(row: &BoardRow) -> String {
     format!("{}, {}, clock {}", plain(&row.key.cache), threads(row.key.threads), plain(&row.key.clock))
@@ -93,6 +103,7 @@ pub(crate) fn inputs(row: &BoardRow) -> String {
     let made = format!("{} {} seed {}", plain(&inputs.generator), plain(&inputs.family), inputs.seed);
     match &inputs.weights {
         None => made,
+        Some(weights) if weights.tensor.is_empty() => format!("{made}; {}", code(&weights.file)),
         Some(weights) => format!("{made}; {} of {}", code(&weights.tensor), code(&weights.file)),
     }
 }

@@ -305,6 +305,7 @@ impl Receipt {
                         timer_ns: 30,
                         moved_bytes: 17_858_560,
                         flops: 33_554_432,
+                        workload: None,
                     },
                     warm_up: WarmUp {
                         slots: 40,
@@ -315,6 +316,7 @@ impl Receipt {
                     },
                     aa: vec![],
                     ab: Some(ab),
+                    peaks: None,
                     result: what.result(counted),
                 };
                 self.push(Body::Cell(Box::new(body)))

@@ -3,7 +3,7 @@
 use crate::builder::{Measured, Receipt};
 use crate::evidence;
 use memra_boards::{Boards, FoldOptions, RowStatus, fold, performance_md, readme_table};
-use memra_ledger::record::Body;
+use memra_ledger::record::{Arm, ArmKind, Body, CellKey, PeakMemory, WorkloadPlan};
 
 fn boards() -> Boards {
     fold(&evidence::inputs(), FoldOptions::default()).unwrap()
@@ -101,4 +101,75 @@ fn names_from_records_cannot_break_the_page() {
     let headline = rows.iter().find(|line| line.starts_with("| 1 | `x")).unwrap();
     assert_eq!(headline.replace("\\|", "").matches('|').count(), 16, "{headline}");
     assert!(boards.rigs[0].with_status(RowStatus::Binding).count() == 1);
+}
+
+/// A session in which engines run a model, made of a synthetic one of kernels.
+fn engines() -> Receipt {
+    let mut receipt = Receipt::open("host-a", "2026-02-05T08:00:00Z", 21);
+    let mut race = Measured::new("tiny-tg128", "peer 3 fa=0", "own 0.1", -51_293);
+    (race.has_weights, race.contract, race.cache) = (true, "workload", "workload");
+    (race.problem, race.a_ps) = ("depth=64,generated=128,prompt=0", 2_000_000_000_000);
+    receipt.measure(&race);
+    let engine = |arm: &mut Arm| {
+        (arm.kind, arm.source, arm.source_sha256, arm.order_class) = (ArmKind::Engine, None, None, None);
+        arm.layout.clear();
+        arm.about = vec!["build 3".to_owned()];
+    };
+    let whole = |key: &mut CellKey| {
+        "engine".clone_into(&mut key.host_mode);
+        key.inputs.weights.as_mut().unwrap().tensor.clear();
+    };
+    let mut replicate = 0;
+    for record in &mut receipt.records {
+        match &mut record.body {
+            Body::Gate(gate) => {
+                let is_own = gate.variant.starts_with("own");
+                gate.source_sha256 = None;
+                let rule = if is_own { "workload" } else { "workload-counts" };
+                rule.clone_into(&mut gate.rule);
+            }
+            Body::Cell(cell) => {
+                engine(&mut cell.a);
+                engine(&mut cell.b);
+                whole(&mut cell.key);
+                let plan = WorkloadPlan { prompt_tokens: 0, generated_tokens: 128, depth_tokens: 64, warm_up_slots: 2 };
+                (cell.plan.workload, cell.plan.moved_bytes, cell.plan.flops) = (Some(plan), 0, 0);
+                cell.peaks = Some(PeakMemory { a_bytes: Some((200 << 20) + replicate), b_bytes: None });
+                replicate += 1;
+            }
+            Body::Verdict(verdict) => whole(&mut verdict.key),
+            _ => {}
+        }
+    }
+    receipt
+}
+
+#[test]
+fn engines_have_tokens_per_second_and_memory() {
+    let mut inputs = evidence::inputs();
+    inputs.push(engines().close());
+    let boards = fold(&inputs, FoldOptions::default()).unwrap();
+    let row = boards.rigs.iter().flat_map(|board| &board.rows).find(|row| row.cell == "tiny-tg128").unwrap();
+    let workload = row.workload.as_ref().unwrap();
+    assert_eq!((workload.generated_tokens, workload.depth_tokens), (128, 64));
+    // 128 tokens in 2 s, and in 5 % less.
+    assert_eq!((workload.a_milli_tokens_per_s, workload.b_milli_tokens_per_s), (Some(64_000), Some(67_368)));
+    assert_eq!((workload.a_peak_bytes, workload.b_peak_bytes), (Some((200 << 20) + 4), None));
+    assert_eq!((row.moved_bytes, row.a_bytes_per_s, row.flops, row.status), (None, None, None, RowStatus::Binding));
+    let page = performance_md(&boards, &[]);
+    let part = page.split("### Engines").nth(1).unwrap().split("###").next().unwrap();
+    assert!(part.contains("| `tiny-tg128` | `model-q8_0.gguf` | 0 | 128 | 64 |"), "{part}");
+    assert!(part.contains("| 64.00 | 67.37 |") && part.contains("| 201 MiB | \u{2013} |"), "{part}");
+    for needle in [
+        "A is an engine (build 3), held to the token counts only",
+        "B is an engine (build 3), held to its own output and to the token counts",
+        "warmed up by 2 unrecorded ones of each arm",
+        "counter/1 normal seed 11; `model-q8_0.gguf` |",
+    ] {
+        assert!(page.contains(needle) || page.contains(&needle.replace('_', "\\_")), "{needle}");
+    }
+    // Nothing of it shows without such rows.
+    let boards = fold(&evidence::inputs(), FoldOptions::default()).unwrap();
+    assert!(!performance_md(&boards, &[]).contains("### Engines"));
+    assert!(!String::from_utf8(boards.rigs[0].to_json().unwrap()).unwrap().contains("\"workload\""));
 }

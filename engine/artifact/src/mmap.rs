@@ -20,11 +20,29 @@ pub(crate) fn map_read_only(file: &File) -> io::Result<Mmap> {
     unsafe { Mmap::map(file) }
 }
 
+/// Lets the system take back the memory that a range of a mapping occupies; the bytes are read from the file again when they
+/// are next looked at. Only whole pages inside the range are given up. A system that cannot keeps them.
+#[cfg(unix)]
+#[expect(unsafe_code, reason = "the advice is only harmless for mappings of files")]
+pub(crate) fn release(map: &Mmap, range: std::ops::Range<usize>) {
+    const PAGE: usize = 4096;
+    let (start, end) = (range.start.next_multiple_of(PAGE), range.end.min(map.len()) / PAGE * PAGE);
+    if start < end {
+        // SAFETY: the mapping is that of a file and read-only, so dropped pages come back with the same bytes, as far as the
+        // file keeps them, which `map_read_only` speaks of. The range lies inside the mapping.
+        let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start) };
+    }
+}
+
+/// There is nothing to give back on this system.
+#[cfg(not(unix))]
+pub(crate) fn release(_map: &Mmap, _range: std::ops::Range<usize>) {}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
 
-    use super::map_read_only;
+    use super::{map_read_only, release};
 
     #[test]
     fn the_mapping_shows_the_bytes_of_the_file() {
@@ -37,5 +55,18 @@ mod tests {
     fn an_empty_file_maps_to_an_empty_slice() {
         let file = tempfile::tempfile().unwrap();
         assert!(map_read_only(&file).unwrap().is_empty());
+    }
+
+    #[test]
+    fn released_bytes_are_read_again() {
+        let mut file = tempfile::tempfile().unwrap();
+        let bytes: Vec<u8> = (0..40_000_u32).map(|i| (i % 251) as u8).collect();
+        file.write_all(&bytes).unwrap();
+        let map = map_read_only(&file).unwrap();
+        assert_eq!(&map[..], &bytes[..]);
+        for range in [0..40_000, 100..200, 4095..8193, 39_000..50_000, 7..7] {
+            release(&map, range);
+            assert_eq!(&map[..], &bytes[..]);
+        }
     }
 }

@@ -219,12 +219,15 @@ impl Builder<'_> {
 
     /// Lays every weight out and completes the steps.
     fn finish(self, pool: &Pool) -> Result<Vec<Step>, LoadError> {
-        let mut sources = Vec::new();
+        let (mut sources, mut names) = (Vec::new(), Vec::new());
         for weight in self.drafts.iter().flat_map(|draft| draft.op.weights()) {
             let DraftWeight { name, segment, k, layout, .. } = weight;
             sources.push(StoredSegment { segment: *segment, k: *k, layout: *layout, stored: self.stored(name)? });
+            names.push(name.as_str());
         }
-        let mut packed = PackedSegment::pack_all(pool, &sources)?.into_iter().map(Arc::new);
+        // A weight that was laid out is not read again, so that the file and its copy are never both in memory.
+        let release = |place: usize| self.model.release(names[place]);
+        let mut packed = PackedSegment::pack_all(pool, &sources, &release)?.into_iter().map(Arc::new);
         let mut steps: Vec<Step> = Vec::with_capacity(self.drafts.len());
         let mut tied = None;
         for draft in self.drafts {

@@ -42,6 +42,17 @@ impl Resolver<'_> {
         let refuse = |source| LoadError::Select { step: label.to_owned(), source };
         let selections =
             by_rows(contract, &problem, self.key, self.tables, max_rows.min(self.max_rows)).map_err(refuse)?;
+        // Where nothing was promoted the baseline would be correct and of no use to anybody.
+        let selections = selections.try_map(|rows, selection| {
+            let mut selection = selection.clone();
+            if selection.reason == Reason::Baseline {
+                let problem = contract.normalise(&problem(rows as u64)).map_err(|source| refuse(source.into()))?;
+                let highest = registry::highest_tier(contract, &problem, self.key);
+                selection.variant = highest.map_err(|source| refuse(source.into()))?;
+                selection.reason = Reason::HighestTier;
+            }
+            Ok::<_, LoadError>(selection)
+        })?;
         let first = selections.get(1).clone();
         let selections = selections.try_map(|_, selection| {
             let is_family = (selection.variant.layout, selection.variant.order_class)

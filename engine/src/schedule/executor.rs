@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::engine::{EngineOptions, Shared};
 use super::metrics::{EngineMetrics, FinishLabel};
-use super::request::{Event, FinishReason, Request};
+use super::request::{Event, Finish, FinishReason, Request, Timings};
 use super::sequence::Sequence;
 use crate::plan::{Batch, Chunk, Wanted};
 use crate::runner::Runner;
@@ -140,6 +140,13 @@ impl Executor {
         self.queue.retain(|pending| {
             let is_wanted = !pending.cancelled.load(Ordering::Acquire) && !pending.events.is_closed();
             if !is_wanted {
+                let finish = Finish {
+                    reason: FinishReason::Cancelled,
+                    prompt_tokens: pending.request.prompt.len(),
+                    completion_tokens: 0,
+                    timings: Timings { queued: pending.submitted.elapsed(), ..Timings::default() },
+                };
+                let _ = pending.events.try_send(Event::Finished(finish));
                 metrics.finished.get_or_create(&FinishLabel { finished_reason: FinishReason::Cancelled }).inc();
             }
             is_wanted

@@ -34,6 +34,8 @@ use tokio::time::timeout;
 
 pub use options::{SamplingDefaults, ServeModel, ServeOptions, chat_template};
 
+pub(crate) use params::read_parameters;
+
 use state::State;
 
 /// Time for connections to take their last bytes once everything is answered or ended.

@@ -71,6 +71,14 @@ impl Params {
     }
 }
 
+/// Reads the parameters of a body, whatever it is, and forgets them.
+pub(crate) fn read_parameters(body: &[u8]) {
+    let Ok(value) = serde_json::from_slice::<Value>(body) else { return };
+    if let Ok(fields) = Fields::of_body(&value) {
+        let _ = Params::read(fields, &SamplingDefaults::default(), 1000);
+    }
+}
+
 /// Refuses a request for another model.
 pub(super) fn check_model(fields: Fields<'_>, model: &ServeModel) -> Result<(), ApiError> {
     match fields.text("model")?.filter(|name| !model.is_named(name)) {

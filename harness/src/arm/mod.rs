@@ -28,11 +28,13 @@ pub enum ArmSpec {
     Variant(String),
     /// `process:NAME`: a child process whose command the user gave under that name.
     Process(String),
+    /// `engine:NAME`: an inference engine whose command the user gave under that name.
+    Engine(String),
 }
 
 /// Text that names no arm.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` names no arm: use default, baseline, the name of a variant, or process:NAME")]
+#[error("`{0}` names no arm: use default, baseline, the name of a variant, process:NAME, or engine:NAME")]
 pub struct ArmSpecError(pub String);
 
 impl FromStr for ArmSpec {
@@ -43,8 +45,9 @@ impl FromStr for ArmSpec {
         match text {
             "default" => Ok(Self::Default),
             "baseline" => Ok(Self::Baseline),
-            _ => match text.strip_prefix("process:") {
-                Some(name) if command::is_process_name(name) => Ok(Self::Process(name.to_owned())),
+            _ => match text.split_once(':') {
+                Some(("process", name)) if command::is_process_name(name) => Ok(Self::Process(name.to_owned())),
+                Some(("engine", name)) if command::is_process_name(name) => Ok(Self::Engine(name.to_owned())),
                 Some(_) => Err(refused()),
                 None => VariantId::new(text).map(|id| Self::Variant(id.into())).map_err(|_| refused()),
             },
@@ -59,6 +62,7 @@ impl fmt::Display for ArmSpec {
             Self::Baseline => f.write_str("baseline"),
             Self::Variant(name) => f.write_str(name),
             Self::Process(name) => write!(f, "process:{name}"),
+            Self::Engine(name) => write!(f, "engine:{name}"),
         }
     }
 }
@@ -198,13 +202,21 @@ pub enum ResolveError {
     #[error(transparent)]
     Lookup(#[from] LookupError),
     /// No command of this name.
-    #[error("arm `process:{name}` has no command{hint}; give one as --process {name}=COMMAND")]
+    #[error("arm `{kind}:{name}` has no command{hint}; give one as --process {name}=COMMAND")]
     Command {
+        /// `process` or `engine`.
+        kind: &'static str,
         /// The name.
         name: String,
         /// The nearest name, as a phrase.
         hint: String,
     },
+    /// An engine in a cell of a kernel.
+    #[error("arm `engine:{0}`: an engine runs workload cells, and not a contract")]
+    Engine(String),
+    /// Something else in a workload cell.
+    #[error("arm `{0}`: a workload is run by engines; name one as engine:NAME")]
+    NoEngine(String),
 }
 
 /// Finds what an arm stands for, for a problem on a device.
@@ -238,11 +250,15 @@ pub fn resolve(
             ResolvedArm::Kernel(KernelArm::explicit(contract, variant))
         }
         ArmSpec::Process(name) => {
-            let missing =
-                || ResolveError::Command { name: name.clone(), hint: registry::nearest(name, commands.names()) };
+            let missing = || ResolveError::Command {
+                kind: "process",
+                name: name.clone(),
+                hint: registry::nearest(name, commands.names()),
+            };
             let command = commands.get(name).ok_or_else(missing)?.clone();
             ResolvedArm::Process(ProcessArm { name: name.clone(), command })
         }
+        ArmSpec::Engine(name) => return Err(ResolveError::Engine(name.clone())),
     })
 }
 
@@ -273,10 +289,10 @@ mod tests {
 
     #[test]
     fn text_round_trips_and_nonsense_is_refused() {
-        for text in ["default", "baseline", "avx2_q8_row", "process:peer", "process:llama.cpp-b1"] {
+        for text in ["default", "baseline", "avx2_q8_row", "process:peer", "process:llama.cpp-b1", "engine:memra"] {
             assert_eq!(text.parse::<ArmSpec>().unwrap().to_string(), text);
         }
-        for text in ["", "Avx2", "avx2-row", "process:", "process:a b", "process", "process:/x"] {
+        for text in ["", "Avx2", "avx2-row", "process:", "process:a b", "process", "process:/x", "engine:", "motor:x"] {
             let parsed = text.parse::<ArmSpec>();
             assert!(parsed.is_err() || text == "process", "{text}");
         }
@@ -307,6 +323,8 @@ mod tests {
         assert!(error.contains("did you mean `scalar_q8`") && error.contains("process:NAME"), "{error}");
         let error = resolve_text("basline", SCALAR).unwrap_err().to_string();
         assert!(error.contains("did you mean `baseline`"), "{error}");
+        let error = resolve_text("engine:peer", SCALAR).unwrap_err().to_string();
+        assert!(error.contains("an engine runs workload cells"), "{error}");
         let error = resolve_text("process:per", SCALAR).unwrap_err().to_string();
         assert!(error.contains("did you mean `peer`") && error.contains("--process per=COMMAND"), "{error}");
     }

@@ -2,9 +2,14 @@
 //!
 //! A cell names a contract, a problem, two arms, the inputs and the state of the caches. The command line may replace the
 //! arms; what makes two results comparable (everything but the arms) stays with the name.
+//!
+//! A workload cell names a model and numbers of tokens in the place of a contract and a problem; its arms are engines.
 
 #[cfg(test)]
 mod tests;
+mod workload;
+
+pub use workload::{FileWorkload, ModelWorkload, WORKLOAD_FAMILY};
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,12 +19,14 @@ use std::sync::LazyLock;
 use memra_kernels::registry;
 use serde::{Deserialize, Serialize};
 
-use crate::arm::ArmSpec;
+use crate::arm::{self, ArmSpec};
+use workload::WorkloadCell;
 
 /// Files under `harness/cells`; a test compares the list with the folder.
 const FILES: &[(&str, &str)] = &[
     ("demo.toml", include_str!("../../cells/demo.toml")),
     ("embed.toml", include_str!("../../cells/embed.toml")),
+    ("engine.toml", include_str!("../../cells/engine.toml")),
     ("layers.toml", include_str!("../../cells/layers.toml")),
     ("router.toml", include_str!("../../cells/router.toml")),
     ("small.toml", include_str!("../../cells/small.toml")),
@@ -42,6 +49,8 @@ pub enum CacheMode {
     Rotate,
     /// Launches run back to back on one copy.
     Hot,
+    /// Engines run a model, and the caches hold what that leaves in them.
+    Workload,
 }
 
 impl CacheMode {
@@ -50,6 +59,7 @@ impl CacheMode {
         match self {
             Self::Rotate => "rotate",
             Self::Hot => "hot",
+            Self::Workload => "workload",
         }
     }
 }
@@ -89,6 +99,9 @@ pub struct Cell {
     /// Weights of a model in the place of generated ones.
     #[serde(default)]
     pub weights: Option<ModelTensor>,
+    /// What engines run, in a workload cell.
+    #[serde(skip)]
+    pub workload: Option<ModelWorkload>,
 }
 
 /// A tensor of a model that users have under a common name.
@@ -129,6 +142,9 @@ pub struct CellSpec {
     pub priority: u32,
     /// Weights from a file in the place of generated ones.
     pub weights: Option<FileTensor>,
+    /// What engines run, in a workload cell.
+    #[serde(default)]
+    pub workload: Option<FileWorkload>,
 }
 
 /// A tensor of a file.
@@ -204,7 +220,7 @@ pub fn cell(name: &str) -> Result<&'static Cell, CellError> {
     })
 }
 
-/// Parses a cell file and checks every cell of it.
+/// Parses a cell file and checks every cell of it: first those of kernels, then workloads.
 ///
 /// # Errors
 /// [`CellError`] naming the file, or the cell and its field.
@@ -212,14 +228,18 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Cell>, CellError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct CellFile {
+        #[serde(default)]
         cell: Vec<Cell>,
+        #[serde(default)]
+        workload: Vec<WorkloadCell>,
     }
     let parsed: CellFile = toml::from_str(text)
         .map_err(|error| CellError::File { file: file.to_owned(), why: error.to_string().trim_end().to_owned() })?;
-    for cell in &parsed.cell {
+    let cells: Vec<Cell> = parsed.cell.into_iter().chain(parsed.workload.into_iter().map(Cell::from)).collect();
+    for cell in &cells {
         cell.check()?;
     }
-    Ok(parsed.cell)
+    Ok(cells)
 }
 
 fn parse_all(files: &[(&str, &str)]) -> Result<Vec<Cell>, CellError> {
@@ -255,18 +275,24 @@ impl Cell {
                 file: models.join(format!("{}.gguf", weights.model)),
                 tensor: weights.tensor.clone(),
             }),
+            workload: self.workload.as_ref().map(|workload| FileWorkload {
+                model: models.join(format!("{}.gguf", workload.model)),
+                workload: workload.workload,
+            }),
         }
     }
 
     fn check(&self) -> Result<(), CellError> {
         self.spec(Path::new("")).check()?;
         let is_file_stem = |text: &str| !text.is_empty() && !text.contains(['/', '\\']) && !text.starts_with('.');
-        match &self.weights {
-            Some(weights) if !is_file_stem(&weights.model) => {
-                Err(self.field("weights.model", format!("`{}` is not the name of a model", weights.model)))
+        let weights = self.weights.as_ref().map(|weights| ("weights.model", &weights.model));
+        let workload = self.workload.as_ref().map(|workload| ("model", &workload.model));
+        for (field, model) in [weights, workload].into_iter().flatten() {
+            if !is_file_stem(model) {
+                return Err(self.field(field, format!("`{model}` is not the name of a model")));
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
 
     fn field(&self, field: &'static str, why: impl fmt::Display) -> CellError {
@@ -275,7 +301,8 @@ impl Cell {
 }
 
 impl CellSpec {
-    /// Holds the cell to its rules: names, known contract, problem and family, arms that can be read.
+    /// Holds the cell to its rules: names, known contract, problem and family, arms that can be read; a workload's numbers, and
+    /// engines for it.
     ///
     /// # Errors
     /// [`CellError::Field`] naming the field.
@@ -290,6 +317,31 @@ impl CellSpec {
         if self.title.is_empty() {
             return refuse("title", "is empty".to_owned());
         }
+        if self.threads > MAX_THREADS {
+            return refuse("threads", format!("{} is more than {MAX_THREADS}", self.threads));
+        }
+        if self.priority == 0 {
+            return refuse("priority", "starts at 1".to_owned());
+        }
+        for (field, text) in [("a", &self.a), ("b", &self.b)] {
+            match text.parse::<ArmSpec>() {
+                Err(error) => return refuse(field, error.to_string()),
+                Ok(ArmSpec::Engine(name)) if self.workload.is_none() => {
+                    return refuse(field, arm::ResolveError::Engine(name).to_string());
+                }
+                Ok(ArmSpec::Engine(_)) => {}
+                Ok(_) if self.workload.is_some() => {
+                    return refuse(field, arm::ResolveError::NoEngine(text.clone()).to_string());
+                }
+                Ok(_) => {}
+            }
+        }
+        if let Some(workload) = &self.workload {
+            return self.check_workload(workload);
+        }
+        if self.cache == CacheMode::Workload {
+            return refuse("cache", "is workload in a cell of a contract".to_owned());
+        }
         let contract = match registry::contract(&self.contract) {
             Ok(contract) => contract,
             Err(error) => return refuse("contract", error.to_string()),
@@ -298,21 +350,10 @@ impl CellSpec {
             Ok(problem) => problem,
             Err(error) => return refuse("problem", error.to_string()),
         };
-        for (field, text) in [("a", &self.a), ("b", &self.b)] {
-            if let Err(error) = text.parse::<ArmSpec>() {
-                return refuse(field, error.to_string());
-            }
-        }
         let families = contract.info().families;
         if !families.iter().any(|(family, _)| *family == self.family) {
             let hint = registry::nearest(&self.family, families.iter().map(|(family, _)| *family));
             return refuse("family", format!("contract `{}` has no `{}`{hint}", self.contract, self.family));
-        }
-        if self.threads > MAX_THREADS {
-            return refuse("threads", format!("{} is more than {MAX_THREADS}", self.threads));
-        }
-        if self.priority == 0 {
-            return refuse("priority", "starts at 1".to_owned());
         }
         if let Some(weights) = &self.weights
             && weights.tensor.is_empty()

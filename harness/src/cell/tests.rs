@@ -1,6 +1,7 @@
 //! The cells that are compiled in, and cells that are refused.
 
 use super::*;
+use crate::engine_arm::Workload;
 
 #[test]
 fn every_file_of_the_folder_is_listed_and_parses() {
@@ -17,6 +18,9 @@ fn every_file_of_the_folder_is_listed_and_parses() {
 #[test]
 fn arms_of_every_cell_can_run_its_problem() {
     for cell in cells() {
+        if cell.workload.is_some() {
+            continue;
+        }
         let contract = registry::contract(&cell.contract).unwrap();
         let problem = contract.normalise(&cell.problem.parse().unwrap()).unwrap();
         for text in [&cell.a, &cell.b] {
@@ -88,4 +92,61 @@ fn broken_cells_are_refused_with_the_field() {
     }
     let twice = parse_all(&[("x.toml", GOOD), ("y.toml", GOOD)]).unwrap_err().to_string();
     assert_eq!(twice, "cell `one` stands in x.toml and in y.toml");
+}
+
+const WORKLOAD: &str = r#"
+    [[workload]]
+    name = "one"
+    title = "a workload"
+    model = "tiny"
+    generated = 8
+    depth = 4
+    a = "engine:x"
+    b = "engine:y"
+    input_seed = 1
+    threads = 0
+    priority = 1
+"#;
+
+#[test]
+fn workloads_stand_beside_cells_of_kernels() {
+    let cells = parse("x.toml", &[WORKLOAD, &GOOD.replace("\"one\"", "\"two\"")].concat()).unwrap();
+    let names: Vec<_> = cells.iter().map(|cell| cell.name.as_str()).collect();
+    assert_eq!(names, ["two", "one"]);
+    let spec = cells[1].spec(Path::new("models"));
+    assert_eq!((spec.contract.as_str(), spec.problem.as_str()), ("workload", "depth=4,generated=8,prompt=0"));
+    let workload = Workload { prompt: 0, generated: 8, depth: 4 };
+    let file = FileWorkload { model: Path::new("models").join("tiny.gguf"), workload };
+    assert_eq!(spec.workload, Some(file.clone()));
+    let text = serde_json::to_string(&spec).unwrap();
+    assert_eq!(serde_json::from_str::<CellSpec>(&text).unwrap(), spec);
+    let given = CellSpec::given_workload(file.model, workload, "engine:x".to_owned(), "engine:y".to_owned());
+    given.check().unwrap();
+    assert!(CellSpec { problem: "depth=4".to_owned(), ..given }.check().is_err());
+    for name in ["smollm2-pp512", "smollm2-tg128", "smollm2-tg64-d2048"] {
+        let cell = cell(name).unwrap();
+        assert_eq!((cell.a.as_str(), cell.b.as_str(), cell.threads), ("engine:llama-bench", "engine:memra", 0));
+    }
+}
+
+#[test]
+fn broken_workloads_are_refused_with_the_field() {
+    for (from, to, needle) in [
+        ("engine:x", "baseline", "cell `one`: a: arm `baseline`: a workload is run by engines"),
+        ("engine:y", "process:y", "cell `one`: b: arm `process:y`: a workload is run by engines"),
+        ("generated = 8", "generated = 8\nprompt = 3", "cell `one`: workload: a workload times either"),
+        ("generated = 8", "", "cell `one`: workload: a workload times either"),
+        ("depth = 4", "depth = 4000000", "workload: depth=4000000 is more than"),
+        ("\"tiny\"", "\"a/b\"", "model: `a/b` is not the name of a model"),
+        ("threads = 0", "threads = 5000", "more than 1024"),
+        ("depth = 4", "depths = 4", "unknown field `depths`"),
+    ] {
+        let error = parse("x.toml", &WORKLOAD.replace(from, to)).unwrap_err().to_string();
+        assert!(error.contains(needle), "{to}: {error}");
+    }
+    let kernel = GOOD.replace("\"baseline\"", "\"engine:x\"");
+    let error = parse("x.toml", &kernel).unwrap_err().to_string();
+    assert!(error.contains("a: arm `engine:x`: an engine runs workload cells"), "{error}");
+    let error = parse("x.toml", &GOOD.replace("\"hot\"", "\"workload\"")).unwrap_err().to_string();
+    assert!(error.contains("cache: is workload"), "{error}");
 }

@@ -74,7 +74,7 @@ impl Failures {
 }
 
 /// A message as it may stand in a receipt: of bounded length, on one line, words that are absolute paths replaced.
-pub(super) fn without_paths(text: &str) -> String {
+pub(crate) fn without_paths(text: &str) -> String {
     let lint = PrivacyLint::default();
     let is_clean = |text: &str| lint.check(&serde_json::Value::String(text.to_owned())).is_ok();
     let words = text.split_whitespace().map(|word| if is_clean(word) { word } else { "(path)" });

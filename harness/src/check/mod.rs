@@ -20,6 +20,7 @@ mod summary;
 mod tests;
 
 pub use case::{CaseError, CaseId, JudgeCache, JudgedCase, outputs_digest};
+pub(crate) use failures::without_paths;
 pub(crate) use kernel::caught;
 pub use passed::Passed;
 pub use process::{PeerError, ProcessCheck};

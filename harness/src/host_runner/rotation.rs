@@ -61,7 +61,7 @@ pub fn plan(
     let [a, b] = copy_bytes.map(|bytes| bytes as u64);
     let smaller = a.min(b);
     let copies = match cache {
-        CacheMode::Hot => 1,
+        CacheMode::Hot | CacheMode::Workload => 1,
         CacheMode::Rotate => {
             let last_level = last_level_bytes.filter(|bytes| *bytes > 0).ok_or(RotationError::UnknownCache)?;
             if smaller == 0 {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::Observation;
+use crate::process::tree_ticks;
 
 /// Most bytes read of one file; `/proc/stat` of a thousand CPUs stays below.
 const MAX_BYTES: u64 = 1 << 20;
@@ -19,6 +20,8 @@ pub struct Observer {
     stat: Option<File>,
     /// This process and the arms it started. An arm that could not be opened is `None` and makes the sum unknown.
     processes: Vec<Option<File>>,
+    /// Arms whose children work for them.
+    trees: Vec<u32>,
     clock: Option<File>,
     text: String,
 }
@@ -33,6 +36,7 @@ impl Observer {
             allowed,
             stat: File::open("/proc/stat").ok(),
             processes: vec![File::open("/proc/self/stat").ok()],
+            trees: Vec::new(),
             clock: File::open(format!("/sys/devices/system/cpu/cpu{first}/cpufreq/scaling_cur_freq")).ok(),
             text: String::new(),
         }
@@ -43,12 +47,20 @@ impl Observer {
         self.processes.push(File::open(Path::new("/proc").join(process.to_string()).join("stat")).ok());
     }
 
+    /// Counts the CPU time of a child process and of all it starts as this process's own from now on.
+    pub fn watch_tree(&mut self, process: u32) {
+        self.trees.push(process);
+    }
+
     /// Reads all counters.
     pub fn observe(&mut self) -> Observation {
         let mut own_ticks = Some(0_u64);
         for process in &mut self.processes {
             let ticks = process.as_mut().and_then(|file| read(file, &mut self.text)).and_then(process_ticks);
             own_ticks = own_ticks.zip(ticks).and_then(|(sum, ticks)| sum.checked_add(ticks));
+        }
+        for process in &self.trees {
+            own_ticks = own_ticks.zip(tree_ticks(*process)).and_then(|(sum, ticks)| sum.checked_add(ticks));
         }
         let clock_khz = self.clock.as_mut().and_then(|file| read(file, &mut self.text)?.trim().parse().ok());
         let at_ns = u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -200,6 +212,11 @@ mod tests {
         assert!(before.own_ticks.is_some() && after.own_ticks >= before.own_ticks);
         // No process has this number.
         observer.watch(u32::MAX);
+        assert_eq!(observer.observe().own_ticks, None);
+        let mut observer = Observer::new(Instant::now());
+        observer.watch_tree(std::process::id());
+        assert!(observer.observe().own_ticks >= before.own_ticks);
+        observer.watch_tree(u32::MAX);
         assert_eq!(observer.observe().own_ticks, None);
     }
 }

@@ -2,6 +2,9 @@
 
 #[cfg(test)]
 mod tests;
+mod workload;
+
+pub use workload::OpenWorkload;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -133,6 +136,17 @@ pub enum OpenFault {
         /// CPUs there are.
         cpus: usize,
     },
+    /// A cell of a contract, or none.
+    #[error("it is no workload")]
+    NoWorkload,
+    /// The model file of a workload cannot be read.
+    #[error("model file {}: {source}", file.display())]
+    Model {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// Tensors for a process arm could not be written.
     #[error("tensors for process arms: {0}")]
     Files(std::io::Error),
@@ -177,11 +191,7 @@ impl<'a> Workshop<'a> {
         let problem = contract.normalise(&spec.problem.parse()?)?;
         let a = self.resolve(Side::A, &spec.a, contract, &problem)?;
         let b = self.resolve(Side::B, &spec.b, contract, &problem)?;
-        let (cpus, asked) = (self.setup.cpus, spec.threads as usize);
-        if asked > cpus {
-            return Err(OpenFault::Threads { threads: asked, cpus });
-        }
-        let threads = if asked == 0 { cpus.max(1) } else { asked };
+        let threads = self.threads(spec)?;
         let (family, seed) = (spec.family.as_str(), spec.input_seed);
         let (case, weights) = match &spec.weights {
             None => (JudgedCase::generated(contract, &problem, family, seed)?, None),
@@ -201,6 +211,20 @@ impl<'a> Workshop<'a> {
         };
         let cost = contract.cost(&problem)?;
         Ok(OpenCell { spec: spec.clone(), a, b, threads, cost, weights, case: Arc::new(case), tensors })
+    }
+
+    /// Threads of a cell; 0 stands for all CPUs.
+    fn threads(&self, spec: &CellSpec) -> Result<usize, OpenFault> {
+        let (cpus, asked) = (self.setup.cpus, spec.threads as usize);
+        if asked > cpus {
+            return Err(OpenFault::Threads { threads: asked, cpus });
+        }
+        Ok(if asked == 0 { cpus.max(1) } else { asked })
+    }
+
+    /// The device of the backend, as it stands in keys.
+    pub fn device_key(&self) -> String {
+        self.setup.backend.device_key().to_string()
     }
 
     fn resolve(
@@ -288,7 +312,7 @@ impl<'a> Workshop<'a> {
                 seed: cell.spec.input_seed,
                 weights: cell.weights.clone(),
             },
-            device_key: self.setup.backend.device_key().to_string(),
+            device_key: self.device_key(),
             cache: cell.spec.cache.name().to_owned(),
             host_mode: if has_process { "process" } else { "pool" }.to_owned(),
             clock: clock.to_owned(),

@@ -37,6 +37,7 @@ fn spec() -> CellSpec {
         threads: 0,
         priority: 1,
         weights: None,
+        workload: None,
     }
 }
 

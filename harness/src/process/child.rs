@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
 use memra_contract::TensorSet;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::pipe::{LastWords, Said, read_lines};
@@ -94,6 +95,11 @@ impl ProcessChild {
         &self.hello
     }
 
+    /// Its limits.
+    pub(crate) fn options(&self) -> &ProcessOptions {
+        &self.options
+    }
+
     /// Its process number.
     pub fn process(&self) -> u32 {
         self.child.id()
@@ -166,16 +172,17 @@ impl ProcessChild {
         self.ask("going idle", &Request::Idle, limit, protocol::ok)
     }
 
-    fn error(&self, doing: &'static str, fault: ProcessFault) -> ProcessError {
+    /// An error of this child.
+    pub(crate) fn error(&self, doing: &'static str, fault: ProcessFault) -> ProcessError {
         ProcessError { arm: self.arm.clone(), doing, fault }
     }
 
     /// One request and its answer. A child that does not keep to the protocol is killed: nothing it says later can be
     /// told apart from an answer.
-    fn ask<T>(
+    pub(crate) fn ask<T>(
         &mut self,
         doing: &'static str,
-        request: &Request<'_>,
+        request: &impl Serialize,
         limit: Duration,
         read: impl FnOnce(&Value) -> Result<T, ProcessFault>,
     ) -> Result<T, ProcessError> {
@@ -186,7 +193,7 @@ impl ProcessChild {
         })
     }
 
-    fn send(&mut self, request: &Request<'_>) -> Result<(), ProcessFault> {
+    fn send(&mut self, request: &impl Serialize) -> Result<(), ProcessFault> {
         if self.input.is_none() {
             return Err(self.end());
         }

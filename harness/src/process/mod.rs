@@ -33,7 +33,7 @@
 
 mod child;
 mod pipe;
-mod protocol;
+pub(crate) mod protocol;
 mod tensors;
 #[cfg(test)]
 #[cfg(unix)]
@@ -42,7 +42,7 @@ mod usage;
 
 pub use child::{ProcessChild, Sample};
 pub use tensors::TensorFolder;
-pub use usage::{CpuTime, cpu_time, used_ns};
+pub use usage::{CpuTime, cpu_time, tree_cpu_time, tree_ticks, used_ns};
 
 use std::time::Duration;
 

@@ -68,12 +68,13 @@ pub(super) fn shown(line: &str) -> String {
     text
 }
 
-fn refuse(answer: &Value, needed: &'static str) -> ProcessFault {
+/// An answer that lacks something.
+pub(crate) fn refuse(answer: &Value, needed: &'static str) -> ProcessFault {
     ProcessFault::Answer { line: shown(&answer.to_string()), needed }
 }
 
 /// `{"ok":true}`.
-pub(super) fn ok(answer: &Value) -> Result<(), ProcessFault> {
+pub(crate) fn ok(answer: &Value) -> Result<(), ProcessFault> {
     if answer.get("ok") == Some(&Value::Bool(true)) { Ok(()) } else { Err(refuse(answer, "{\"ok\":true}")) }
 }
 
@@ -88,7 +89,7 @@ pub(super) fn outputs(answer: &Value) -> Result<Vec<OutputEntry>, ProcessFault> 
 }
 
 /// The time of a sample.
-pub(super) fn elapsed_ns(answer: &Value) -> Result<u64, ProcessFault> {
+pub(crate) fn elapsed_ns(answer: &Value) -> Result<u64, ProcessFault> {
     let elapsed = answer.get("elapsed_ns").and_then(Value::as_u64);
     elapsed.filter(|elapsed| *elapsed > 0).ok_or_else(|| refuse(answer, "`elapsed_ns`, a whole number above 0,"))
 }

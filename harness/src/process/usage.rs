@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 /// A tick of `/proc/PID/stat` in nanoseconds: the kernel's interface counts in hundredths of a second.
 const TICK_NS: u64 = 10_000_000;
 
+/// Most processes of an arm that are looked at.
+const MOST_PROCESSES: u32 = 4096;
+
 /// CPU time a process has used, by two counters of different kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuTime {
@@ -18,6 +21,41 @@ pub struct CpuTime {
 pub fn cpu_time(process: u32) -> CpuTime {
     let folder = Path::new("/proc").join(process.to_string());
     CpuTime { threads_ns: threads_ns(&folder), ticks: ticks(&folder) }
+}
+
+/// CPU time of a process and of all it started, those that ended and were waited for included.
+pub fn tree_cpu_time(process: u32) -> CpuTime {
+    let folder = Path::new("/proc").join(process.to_string());
+    CpuTime { threads_ns: threads_ns(&folder), ticks: tree_ticks(process) }
+}
+
+/// Ticks that a process and all it started have used so far: its own, those of children it waited for, and the same of every
+/// living child. Nothing where the system does not say; a child that ends in between is counted when it was waited for.
+pub fn tree_ticks(process: u32) -> Option<u64> {
+    let mut sum = 0_u64;
+    let mut waiting = vec![process];
+    let mut seen = 0;
+    while let Some(next) = waiting.pop() {
+        let folder = Path::new("/proc").join(next.to_string());
+        let ticks = std::fs::read_to_string(folder.join("stat")).ok().and_then(|text| stat_ticks(&text, 4));
+        match ticks {
+            Some(ticks) => sum = sum.saturating_add(ticks),
+            None if next == process => return None,
+            None => {}
+        }
+        seen += 1;
+        if seen < MOST_PROCESSES {
+            waiting.extend(children(&folder));
+        }
+    }
+    Some(sum)
+}
+
+/// Living children of a process; none where the system does not list them.
+fn children(folder: &Path) -> Vec<u32> {
+    let Ok(threads) = std::fs::read_dir(folder.join("task")) else { return Vec::new() };
+    let lists = threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("children")).ok());
+    lists.flat_map(|text| text.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<u32>>()).collect()
 }
 
 /// CPU time used between two readings in nanoseconds: by the finer counter, or by the coarser where that is sure to be more.
@@ -44,16 +82,16 @@ fn threads_ns(folder: &Path) -> Option<u64> {
 }
 
 fn ticks(folder: &Path) -> Option<u64> {
-    stat_ticks(&std::fs::read_to_string(folder.join("stat")).ok()?)
+    stat_ticks(&std::fs::read_to_string(folder.join("stat")).ok()?, 2)
 }
 
-/// User and system time of a `stat` line. The second field is the program's name in parentheses and may hold anything.
-fn stat_ticks(text: &str) -> Option<u64> {
+/// User and system time of a `stat` line, with 4 fields those of children that were waited for too. The second field is the
+/// program's name in parentheses and may hold anything.
+fn stat_ticks(text: &str, fields: usize) -> Option<u64> {
     let (_, rest) = text.rsplit_once(')')?;
-    let mut fields = rest.split_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    user.checked_add(system)
+    let times: Vec<u64> =
+        rest.split_whitespace().skip(11).take(fields).map(str::parse).collect::<Result<_, _>>().ok()?;
+    (times.len() == fields).then(|| times.into_iter().fold(0, u64::saturating_add))
 }
 
 #[cfg(test)]
@@ -63,9 +101,11 @@ mod tests {
     #[test]
     fn stat_lines_are_read_behind_the_name() {
         let line = "42 (a b) c) S 1 42 42 0 -1 4194304 100 0 0 0 7 5 0 0 20 0 1 0 100 1000 10";
-        assert_eq!(stat_ticks(line), Some(12));
-        assert_eq!(stat_ticks("42 (a) S 1"), None);
-        assert_eq!(stat_ticks(""), None);
+        assert_eq!((stat_ticks(line, 2), stat_ticks(line, 4)), (Some(12), Some(12)));
+        let waited = line.replace(" 7 5 0 0 ", " 7 5 30 4 ");
+        assert_eq!((stat_ticks(&waited, 2), stat_ticks(&waited, 4)), (Some(12), Some(46)));
+        assert_eq!(stat_ticks("42 (a) S 1", 2), None);
+        assert_eq!(stat_ticks("", 2), None);
     }
 
     #[test]
@@ -93,5 +133,7 @@ mod tests {
             assert!(rounds < 10_000, "no CPU time was counted");
         }
         assert_eq!(cpu_time(0), CpuTime::default());
+        assert_eq!(tree_cpu_time(0), CpuTime::default());
+        assert!(tree_ticks(process) >= cpu_time(process).ticks);
     }
 }

@@ -28,11 +28,11 @@ pub(super) enum CellFault {
 
 /// A replicate under way.
 pub(super) struct Replicate<'a, 'w> {
-    spec: &'a ReplicateSpec,
-    workshop: &'a Workshop<'w>,
-    timer_ns: u64,
+    pub(super) spec: &'a ReplicateSpec,
+    pub(super) workshop: &'a Workshop<'w>,
+    pub(super) timer_ns: u64,
     gates: u32,
-    progress: &'a dyn Progress,
+    pub(super) progress: &'a dyn Progress,
 }
 
 /// What the seats held.
@@ -78,6 +78,7 @@ impl<'a, 'w> Replicate<'a, 'w> {
             timer_ns: plan.timer_ns,
             moved_bytes: open.cost.moved_bytes(),
             flops: open.cost.flops,
+            workload: None,
         };
         let Measured { warm_up, aa, ab, .. } = measured;
         let body = CellBody {
@@ -91,6 +92,7 @@ impl<'a, 'w> Replicate<'a, 'w> {
             warm_up,
             aa,
             ab,
+            peaks: None,
         };
         let of_passed = |local, gate: &GateBody| gate.is_passed.then_some(local);
         let (gate_a, gate_b) = (of_passed(gate_a, &a.gate), of_passed(gate_b, &b.gate));
@@ -108,10 +110,15 @@ impl<'a, 'w> Replicate<'a, 'w> {
         self.progress.event(&Event::Check { arm: arm.clone(), what: open.problem().to_string() });
         let checked = self.workshop.check(open, side, self.spec.replicate);
         let checked = checked.map_err(|source| CellFault::Check { side: side.name(), arm, source })?;
+        Ok((self.emit_gate(checked.gate.clone(), emit), checked))
+    }
+
+    /// Emits a gate and gives its number in this replicate.
+    pub(super) fn emit_gate(&mut self, gate: GateBody, emit: &mut dyn FnMut(ReplicateLine)) -> u32 {
         let local = self.gates;
         self.gates += 1;
-        emit(ReplicateLine::Gate { local, gate: Box::new(checked.gate.clone()) });
-        Ok((local, checked))
+        emit(ReplicateLine::Gate { local, gate: Box::new(gate) });
+        local
     }
 
     fn measure(
@@ -135,7 +142,7 @@ impl<'a, 'w> Replicate<'a, 'w> {
 }
 
 /// What there is of a cell whose trial did not begin.
-fn not_measured() -> Measured {
+pub(super) fn not_measured() -> Measured {
     Measured { launches: 0, warm_up: NO_WARM_UP, aa: Vec::new(), ab: None, fault: None }
 }
 

@@ -4,6 +4,7 @@
 //! records of them. A cell that cannot be measured is reported and the others go on.
 
 mod cell;
+mod workload;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -19,12 +20,13 @@ use serde::{Deserialize, Serialize};
 use crate::arm::Commands;
 use crate::cell::CellSpec;
 use crate::check::{CheckPlan, CheckPlanError};
+use crate::engine_arm::ENGINE_RUNS;
 use crate::open::{Workshop, WorkshopSetup};
 use crate::process::ProcessOptions;
 use crate::progress::{Event, Progress};
 use crate::rig::{HostFacts, RigReadError};
-use crate::trial::WarmUpLimits;
 use crate::trial::timer::{StoppedClock, monotonic_resolution_ns};
+use crate::trial::{LONG_WARM_UP_SLOTS, LongPlan, WarmUpLimits};
 use cell::Replicate;
 
 /// The clock regime of every cell: the lab does not lock clocks.
@@ -168,7 +170,11 @@ pub fn run_in(
     for (place, cell) in spec.cell_order().into_iter().enumerate() {
         let event = Event::Cell { cell: cell.name.clone(), number: place + 1, of: spec.cells.len() };
         progress.event(&event);
-        if let Err(fault) = replicate.run_cell(cell, emit) {
+        let ran = match &cell.workload {
+            Some(_) => replicate.run_workload(cell, emit),
+            None => replicate.run_cell(cell, emit),
+        };
+        if let Err(fault) = ran {
             emit(ReplicateLine::Failed { cell: cell.name.clone(), reason: fault.to_string() });
         }
     }
@@ -233,11 +239,30 @@ pub fn expected_time(quads: u32, aa_blocks: u32, warm_up: WarmUpLimits) -> Durat
     EXPECTED_PREPARATION.saturating_add(slots).saturating_add(warm)
 }
 
-/// Seconds one replicate takes, roughly: [`expected_time`] for every cell.
+/// Time a slot of a workload is taken to last, with what comes before it.
+pub const EXPECTED_WORKLOAD_SLOT: Duration = Duration::from_secs(2);
+
+/// Time one workload cell takes, roughly: every slot is taken to last [`EXPECTED_WORKLOAD_SLOT`], those of the checks and of
+/// the warm-up among them.
+pub fn expected_workload_time(quads: u32, aa_blocks: u32) -> Duration {
+    let plan = LongPlan { quads, aa_blocks, seed: 0, warm_up_slots: LONG_WARM_UP_SLOTS };
+    let [a, b] = plan.slots();
+    let slots = a.saturating_add(b).saturating_add(2 * u64::from(ENGINE_RUNS));
+    EXPECTED_WORKLOAD_SLOT.saturating_mul(u32::try_from(slots).unwrap_or(u32::MAX))
+}
+
+/// Time one cell takes, roughly: [`expected_time`], or [`expected_workload_time`].
+pub fn expected_cell_time(spec: &ReplicateSpec, cell: &CellSpec) -> Duration {
+    match cell.workload {
+        Some(_) => expected_workload_time(spec.quads, spec.aa_blocks),
+        None => expected_time(spec.quads, spec.aa_blocks, spec.warm_up),
+    }
+}
+
+/// Seconds one replicate takes, roughly: [`expected_cell_time`] of every cell.
 pub fn expected_seconds(spec: &ReplicateSpec) -> u64 {
-    let cell = expected_time(spec.quads, spec.aa_blocks, spec.warm_up);
-    let cells = u32::try_from(spec.cells.len()).unwrap_or(u32::MAX);
-    cell.saturating_mul(cells).as_secs()
+    let times = spec.cells.iter().map(|cell| expected_cell_time(spec, cell));
+    times.fold(Duration::ZERO, Duration::saturating_add).as_secs()
 }
 
 #[cfg(test)]
@@ -330,5 +355,8 @@ mod tests {
         assert_eq!(expected, EXPECTED_PREPARATION + Duration::from_millis(4_000 + 360));
         assert_eq!(expected_seconds(&ReplicateSpec { warm_up: limits, ..spec() }), 46);
         assert!(expected_time(u32::MAX, u32::MAX, limits) > expected);
+        // 24 slots of A and its twin, 12 of A, 12 of B, 8 of warm-up, 4 of checks.
+        assert_eq!(expected_workload_time(6, 1), Duration::from_mins(2));
+        assert!(expected_workload_time(u32::MAX, u32::MAX) > Duration::from_secs(1 << 30));
     }
 }

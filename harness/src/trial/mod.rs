@@ -2,11 +2,13 @@
 
 mod block;
 mod calibrate;
+mod long;
 pub mod timer;
 mod warm_up;
 
 pub use block::run_block;
 pub use calibrate::{MAX_LAUNCHES, MAX_SLOT_NS, MIN_SLOT_NS, RESOLUTIONS_PER_SLOT};
+pub use long::{LONG_WARM_UP_SLOTS, LongPlan, run_long_trial};
 pub use warm_up::{ASSUMED_BAND_PPM, MIN_SLOTS, WarmUpLimits};
 
 use std::time::Duration;

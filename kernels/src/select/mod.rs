@@ -25,6 +25,8 @@ pub enum Reason {
     NearestRows,
     /// A default of the nearest class of shapes; not measured for this one.
     NearestClass,
+    /// Nothing was promoted: the highest instruction set that serves, as the engine takes it; never by [`select`].
+    HighestTier,
     /// Nothing was promoted: the baseline.
     Baseline,
 }
@@ -39,6 +41,7 @@ impl Reason {
             Self::SameArchitecture => "same architecture, unmeasured",
             Self::NearestRows => "nearest rows, unmeasured",
             Self::NearestClass => "nearest class, unmeasured",
+            Self::HighestTier => "highest tier, unmeasured",
             Self::Baseline => "baseline",
         }
     }

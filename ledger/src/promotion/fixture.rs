@@ -257,10 +257,20 @@ fn receipt(path: &str, rig: crate::record::Rig, cell: &Cell) -> ReceiptFile {
             key: key.clone(),
             a,
             b,
-            plan: CellPlan { launches: 1, copies: 3, rotated_bytes: 1, seed: 1, timer_ns: 1, moved_bytes: 1, flops: 1 },
+            plan: CellPlan {
+                launches: 1,
+                copies: 3,
+                rotated_bytes: 1,
+                seed: 1,
+                timer_ns: 1,
+                moved_bytes: 1,
+                flops: 1,
+                workload: None,
+            },
             warm_up: WarmUp { slots: 1, elapsed_ns: 1, drift_ppm: 0, allowed_drift_ppm: 1, is_steady: true },
             aa: Vec::new(),
             ab: None,
+            peaks: None,
             result: result(cell, *theta, 20),
         };
         bodies.push((id(&format!("cell {replicate}")), Body::Cell(Box::new(body))));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Everything that must be equal before two results may be compared.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct CellKey {
-    /// Contract id.
+    /// Contract id; `workload` where engines run a model.
     pub contract: String,
     /// Contract revision.
     pub revision: u32,
@@ -17,9 +17,10 @@ pub struct CellKey {
     pub inputs: Inputs,
     /// Device key.
     pub device_key: String,
-    /// Cache mode: `rotate` (weights rotate over at least three last-level caches) or `hot`.
+    /// Cache mode: `rotate` (weights rotate over at least three last-level caches) or `hot`; `workload` where engines run a
+    /// model and the caches hold what that leaves in them.
     pub cache: String,
-    /// Host mode: how the arms are driven, `pool`.
+    /// Host mode: how the arms are driven, `pool`, `process` or `engine`.
     pub host_mode: String,
     /// Clock regime.
     pub clock: String,
@@ -40,14 +41,14 @@ pub struct Inputs {
     pub weights: Option<WeightSource>,
 }
 
-/// A tensor of a model file. The file's name stands here, never its path.
+/// A tensor of a model file, or a whole file. The file's name stands here, never its path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct WeightSource {
     /// File name.
     pub file: String,
-    /// Tensor name.
+    /// Tensor name; empty where the whole file is meant.
     pub tensor: String,
-    /// sha256 of the tensor's bytes.
+    /// sha256 of the tensor's bytes, or of the whole file.
     #[schemars(with = "String")]
     pub tensor_sha256: Digest,
 }
@@ -73,8 +74,20 @@ pub struct CellBody {
     pub aa: Vec<Block>,
     /// Incumbent against challenger; `null` where warm-up or a gate ended the cell first.
     pub ab: Option<Block>,
+    /// Largest memory of the arms, where they are engines that said so. Left out for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peaks: Option<PeakMemory>,
     /// What follows from the blocks. A reader recomputes every number of it.
     pub result: CellResult,
+}
+
+/// Largest resident memory of the processes that did the work of each arm, up to the end of the cell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PeakMemory {
+    /// Of A, in bytes; `null` where it was not said.
+    pub a_bytes: Option<u64>,
+    /// Of B, in bytes; `null` where it was not said.
+    pub b_bytes: Option<u64>,
 }
 
 /// What kind of competitor an arm is.
@@ -85,6 +98,8 @@ pub enum ArmKind {
     Kernel,
     /// A long-lived child process that runs the same product.
     Process,
+    /// A long-lived child process that runs a model: an inference engine.
+    Engine,
 }
 
 /// One competitor.
@@ -131,6 +146,38 @@ pub struct CellPlan {
     pub moved_bytes: u64,
     /// Operations of one launch, from the contract's cost.
     pub flops: u64,
+    /// What engines ran, and how they were warmed up. Left out for other arms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<WorkloadPlan>,
+}
+
+/// A run of a model, the same for both arms. It is a slot of its own: one launch, timed by the engine, without loading the
+/// model and without filling the cache up to the depth.
+///
+/// Slots of a second are too few for a slope: a declared number of them is run before each pair of arms and not recorded,
+/// and the drift of the warm-up record is 0 by that declaration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkloadPlan {
+    /// Tokens of the prompt that are processed in a slot; 0 where tokens are generated.
+    pub prompt_tokens: u32,
+    /// Tokens that are generated in a slot; 0 where a prompt is processed.
+    pub generated_tokens: u32,
+    /// Tokens in the cache before the slot.
+    pub depth_tokens: u32,
+    /// Slots of each arm that are run and not recorded, before the A/A blocks and again before the A/B block.
+    pub warm_up_slots: u32,
+}
+
+impl WorkloadPlan {
+    /// The canonical text of the problem: `depth=0,generated=128,prompt=0`.
+    pub fn problem(&self) -> String {
+        format!("depth={},generated={},prompt={}", self.depth_tokens, self.generated_tokens, self.prompt_tokens)
+    }
+
+    /// Tokens that a slot is timed over.
+    pub fn timed_tokens(&self) -> u64 {
+        u64::from(self.prompt_tokens) + u64::from(self.generated_tokens)
+    }
 }
 
 /// Warm-up of a cell.

@@ -18,7 +18,9 @@ pub struct GateBody {
     /// sha256 of the source text that was judged; `null` for a process arm.
     #[schemars(with = "Option<String>")]
     pub source_sha256: Option<Digest>,
-    /// Comparison rule: `bits` (order class and f64 reference) or `error` (f64 reference only, for process arms).
+    /// Comparison rule: `bits` (order class and f64 reference), `error` (f64 reference only, for process arms), `workload`
+    /// (token counts, and the output of every run that of the first, for engines) or `workload-counts` (token counts only,
+    /// for engines that do not say their output).
     pub rule: String,
     /// Order class whose bits were compared; `null` under the rule `error`.
     pub order_class: Option<String>,
@@ -52,7 +54,7 @@ pub struct GateFailure {
     pub case: String,
     /// Threads it ran on.
     pub threads: u32,
-    /// Kind: `bits`, `error`, `repeat`, `poison`, `guard`, `non_finite`, `launch`.
+    /// Kind: `bits`, `error`, `repeat`, `poison`, `guard`, `non_finite`, `launch`; `tokens`, `output` for engines.
     pub reason: String,
     /// The first differing element and both values, or the message.
     pub detail: String,

@@ -1,6 +1,7 @@
 //! A cell: its schedule, the gates of its arms, and the result its slots give.
 
 use super::Checks;
+use super::workload;
 use crate::judge::{block_orders, block_quads, judge_cell, order_text};
 use crate::record::{Arm, ArmKind, Block, Body, CellBody, GateBody, Record, SessionBody, Verdict};
 
@@ -9,6 +10,7 @@ pub(super) const MAX_PLAN_QUADS: usize = 65_536;
 
 pub(super) fn check(cell: &CellBody, session: &SessionBody, earlier: &[Record], checks: &mut Checks<'_>) {
     check_plan(cell, session, earlier, checks);
+    workload::check(cell, checks);
     check_arm("a", &cell.a, cell, earlier, checks);
     check_arm("b", &cell.b, cell, earlier, checks);
     if cell.a.gate.is_none() && !cell.aa.is_empty() {

@@ -4,6 +4,7 @@ mod cell;
 mod evidence;
 mod file;
 mod verdict;
+mod workload;
 
 pub use evidence::{Evidence, Found, LookupError, MIN_ID_DIGITS};
 

@@ -145,10 +145,16 @@ pub struct RunArguments {
     /// Problem of that cell, for example m=1,k=576,seg=q8_0:49152. With --tensor only the axes that the tensor does not say.
     #[arg(long, value_name = "AXES", requires = "contract")]
     pub problem: Option<String>,
-    /// An arm, given twice: first the incumbent, then the challenger. A variant, `baseline`, `default` or `process:NAME`. With
-    /// named cells it replaces their arms.
+    /// An arm, given twice: first the incumbent, then the challenger. A variant, `baseline`, `default` or `process:NAME`; for a
+    /// workload `engine:NAME`, where `engine:memra` is this program. With named cells it replaces their arms.
     #[arg(long, value_name = "ARM")]
     pub arm: Vec<String>,
+    /// Workload of a cell given here, for two engines: prompt=512, or generated=64,depth=2048.
+    #[arg(long, value_name = "TOKENS", requires_all = ["arm", "model"], conflicts_with_all = ["cells", "contract"])]
+    pub workload: Option<String>,
+    /// Model file (GGUF) that engines run; with named workload cells it replaces theirs.
+    #[arg(long, value_name = "FILE", conflicts_with = "contract")]
+    pub model: Option<PathBuf>,
     /// Model file (GGUF) with real weights.
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
@@ -161,13 +167,13 @@ pub struct RunArguments {
     /// Cache mode of a cell given here.
     #[arg(long, value_enum, requires = "contract")]
     pub cache: Option<CacheMode>,
-    /// Command of a process arm; may be given several times.
+    /// Command of a process arm or an engine; may be given several times.
     #[arg(long, value_name = "NAME=COMMAND")]
     pub process: Vec<String>,
     /// Threads of every arm; all that this process may use by default.
     #[arg(long, value_name = "N")]
     pub threads: Option<u32>,
-    /// Quads of an A/B block and of each A/A block.
+    /// Quads of an A/B block and of each A/A block. Engines' slots last seconds: 6 or 8 are enough there.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(6..=2000))]
     pub quads: u32,
     /// A/A blocks in each replicate.

@@ -93,6 +93,13 @@ fn wrong_names_are_answered_with_the_nearest_right_one() {
             "needs the axis `seg`",
         ),
         (&["ab", "run", "demo", "--smallest", "0"], "percentage above 0"),
+        (&["ab", "run", "demo", "--arm", "engine:x", "--arm", "baseline"], "an engine runs workload cells"),
+        (&["ab", "run", "demo", "--model", "smollm2.gguf"], "`demo` is no workload"),
+        (&["ab", "run", "smollm2-pp512", "--models", "nowhere"], "needs the model file nowhere"),
+        (
+            &["ab", "run", "--workload", "depth=3", "--model", "m", "--arm", "engine:a", "--arm", "engine:b"],
+            "either a prompt or generated tokens",
+        ),
         (&["check", "matmul", "--weights", "nowhere.gguf"], "no model file nowhere.gguf"),
         (&["check", "matmul", "--weights", "smolm2.gguf"], "did you mean `smollm2.gguf`"),
         (&["ab", "compare", "x", "y"], "FILE#RECORD"),

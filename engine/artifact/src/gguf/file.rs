@@ -11,7 +11,7 @@ use super::error::GgufError;
 use super::header::GgufHeader;
 use super::metadata::Metadata;
 use super::tensor::TensorInfo;
-use crate::mmap::map_read_only;
+use crate::mmap::{map_read_only, release};
 
 /// A GGUF file, mapped into memory, with its checked header.
 pub struct GgufFile {
@@ -108,6 +108,15 @@ impl GgufFile {
     /// The tensor at this place of the list, if there is one.
     pub(crate) fn tensor_at(&self, index: usize) -> Option<Tensor<'_>> {
         self.header.tensors().get(index).map(|info| self.with_data(info))
+    }
+
+    /// Lets the system take back the memory of a tensor's bytes, which are read from the file again when they are next looked
+    /// at: for loaders that copy one tensor after another.
+    pub fn release(&self, name: &str) {
+        if let Some(info) = self.header.tensor(name) {
+            let range = info.file_range();
+            release(&self.map, range.start as usize..range.end as usize);
+        }
     }
 
     fn with_data<'a>(&'a self, info: &'a TensorInfo) -> Tensor<'a> {

@@ -146,6 +146,13 @@ impl GgufModel {
         self.shards.iter().flat_map(GgufFile::tensors)
     }
 
+    /// Lets the system take back the memory of a tensor's bytes; see [`GgufFile::release`].
+    pub fn release(&self, name: &str) {
+        if let Some((shard, _)) = self.index.get(name) {
+            self.shards[*shard].release(name);
+        }
+    }
+
     /// The tensor of this name, if there is one.
     pub fn tensor(&self, name: &str) -> Option<Tensor<'_>> {
         let (shard, place) = self.index.get(name)?;

@@ -1,3 +1,5 @@
+//! Templates by hand: what is rendered, what is refused and where the fault is put.
+
 use chrono::{DateTime, FixedOffset};
 use serde_json::{Map, Value, json};
 

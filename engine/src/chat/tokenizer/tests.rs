@@ -1,3 +1,5 @@
+//! A small vocabulary by hand: merges, special tokens, and every fault of the metadata named.
+
 use std::sync::LazyLock;
 
 use memra_artifact::{Array, GgufHeader, GgufWriter, StringArray, Value};

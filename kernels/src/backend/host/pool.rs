@@ -28,7 +28,9 @@ struct Shared {
     epoch: AtomicU64,
     job: UnsafeCell<Option<Job>>,
     next: AtomicUsize,
-    finished: AtomicUsize,
+    /// Of each worker, for launch `e`: `2 e + 1` while it works, `2 e` once it has ended or was relieved before it began. The
+    /// values only rise.
+    turns: Vec<AtomicU64>,
     panicked: AtomicBool,
     stop: AtomicBool,
     parked: Vec<AtomicBool>,
@@ -42,7 +44,8 @@ struct Job {
 
 #[expect(unsafe_code, reason = "the job slot is handed from the launching thread to the workers by the epoch")]
 // SAFETY: `job` is written only by the thread that holds `Pool::launch`, before the release store of `epoch`, and read by
-// workers after the acquire load that sees it; it is not written again before every worker has counted itself finished.
+// a worker after the acquire load that sees it, once it has taken its turn in that launch. It is not written again before
+// the turn of every worker is over: ended by the worker, or relieved, after which it can no longer be taken.
 unsafe impl Sync for Shared {}
 #[expect(unsafe_code, reason = "see `Sync` above")]
 // SAFETY: the pointer in `job` is only followed under the protocol above, by whichever thread.
@@ -65,7 +68,7 @@ impl Pool {
             epoch: AtomicU64::new(0),
             job: UnsafeCell::new(None),
             next: AtomicUsize::new(0),
-            finished: AtomicUsize::new(0),
+            turns: (0..workers).map(|_| AtomicU64::new(0)).collect(),
             panicked: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             parked: (0..workers).map(|_| AtomicBool::new(false)).collect(),
@@ -128,13 +131,12 @@ impl Pool {
     #[expect(unsafe_code, reason = "lends a borrowed closure to the workers for the duration of one launch")]
     fn start(&self, tasks: usize, task: &Task<'_>) {
         let task: *const Task<'_> = task;
-        // SAFETY: only the lifetime changes. `run` does not return, and does not unwind, before `finish` has seen every
-        // worker done with the pointer.
+        // SAFETY: only the lifetime changes. `run` does not return, and does not unwind, before `finish` has seen the turn of
+        // every worker over, so that none holds the pointer or can still take it.
         let task: *const Task<'static> = unsafe { std::mem::transmute(task) };
-        // SAFETY: the launch lock is held and all workers wait for the next epoch, so nobody reads the slot.
+        // SAFETY: the launch lock is held and the turn of every worker in the last launch is over, so nobody reads the slot.
         unsafe { *self.shared.job.get() = Some(Job { task, tasks }) };
         self.shared.next.store(0, Ordering::Relaxed);
-        self.shared.finished.store(0, Ordering::Relaxed);
         self.shared.epoch.fetch_add(1, Ordering::SeqCst);
         for (parked, thread) in self.shared.parked.iter().zip(&self.threads) {
             if parked.load(Ordering::SeqCst) {
@@ -143,14 +145,31 @@ impl Pool {
         }
     }
 
+    /// Waits for the workers that have begun and relieves the others: every task was claimed, or the launch failed, so a worker
+    /// that the system has not yet let run has nothing left to do, and is not waited for.
     fn finish(&self) {
-        let mut spins = 0_u32;
-        while self.shared.finished.load(Ordering::Acquire) < self.threads.len() {
-            spins += 1;
-            if spins.is_multiple_of(4096) {
-                std::thread::yield_now();
-            } else {
-                std::hint::spin_loop();
+        let launch = self.shared.epoch.load(Ordering::Relaxed);
+        let (working, over) = (2 * launch + 1, 2 * launch);
+        for turn in &self.shared.turns {
+            let mut spins = 0_u32;
+            loop {
+                let now = turn.load(Ordering::Acquire);
+                if now == over {
+                    break;
+                }
+                if now != working {
+                    let relieved = turn.compare_exchange(now, over, Ordering::AcqRel, Ordering::Acquire);
+                    if relieved.is_ok() {
+                        break;
+                    }
+                    continue;
+                }
+                spins += 1;
+                if spins.is_multiple_of(1024) {
+                    std::thread::yield_now();
+                } else {
+                    std::hint::spin_loop();
+                }
             }
         }
     }
@@ -190,17 +209,26 @@ fn worker(shared: &Shared, index: usize) {
         if shared.stop.load(Ordering::SeqCst) {
             return;
         }
+        let turn = &shared.turns[index];
+        let before = turn.load(Ordering::Acquire);
+        // Relieved, now or since: the launch is over, and its closure may be gone.
+        if before >= 2 * seen
+            || turn.compare_exchange(before, 2 * seen + 1, Ordering::AcqRel, Ordering::Acquire).is_err()
+        {
+            continue;
+        }
         run_job(shared);
-        shared.finished.fetch_add(1, Ordering::Release);
+        turn.store(2 * seen, Ordering::Release);
     }
 }
 
+/// Runs what is left of the launch whose turn this worker has taken.
 #[expect(unsafe_code, reason = "follows the job pointer under the launch protocol")]
 fn run_job(shared: &Shared) {
     // SAFETY: the acquire load of the epoch in `wait_for_epoch` orders this read after the write in `start`, and the slot is
-    // not written again before this worker counts itself finished.
+    // not written again before this worker ends the turn it has taken.
     let Some(job) = (unsafe { *shared.job.get() }) else { return };
-    // SAFETY: the launching thread keeps the closure alive until this worker counts itself finished.
+    // SAFETY: the launching thread keeps the closure alive until this worker ends the turn it has taken.
     let task = unsafe { &*job.task };
     if catch_unwind(AssertUnwindSafe(|| claim(&shared.next, job.tasks, task))).is_err() {
         shared.panicked.store(true, Ordering::Relaxed);
@@ -264,6 +292,20 @@ mod tests {
                 sum.fetch_add(i, Ordering::Relaxed);
             });
             assert_eq!(sum.into_inner(), 4950);
+        }
+    }
+
+    #[test]
+    fn launches_after_one_another_keep_to_themselves() {
+        // Short launches, so that workers are late and are relieved, and closures that are gone at once.
+        let pool = Pool::new(4).unwrap();
+        for launch in 0..if cfg!(miri) { 20 } else { 20_000_usize } {
+            let marks: Vec<AtomicUsize> = (0..3).map(|_| AtomicUsize::new(0)).collect();
+            let marks = Box::new(marks);
+            pool.run(3, &|i| {
+                marks[i].fetch_add(launch + 1, Ordering::Relaxed);
+            });
+            assert!(marks.iter().all(|mark| mark.load(Ordering::Relaxed) == launch + 1), "launch {launch}");
         }
     }
 

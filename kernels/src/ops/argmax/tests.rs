@@ -1,3 +1,5 @@
+//! Every variant takes the token of the definition, wherever it stands in a row.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Rows come out of every layout as they were stored.
+
 use proptest::prelude::*;
 
 use super::*;

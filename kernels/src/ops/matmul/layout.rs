@@ -143,11 +143,16 @@ impl PackedSegment {
         Ok(Self { segment, k, layout, bytes: Shared::whole(bytes) })
     }
 
-    /// Lays several weights out one after another in one buffer, each at a multiple of 64 bytes.
+    /// Lays several weights out one after another in one buffer, each at a multiple of 64 bytes. `packed` is told the place of
+    /// each source that is no longer needed, by the thread that laid it out.
     ///
     /// # Errors
     /// [`MemoryError`] when the system has no memory.
-    pub fn pack_all(pool: &Pool, sources: &[StoredSegment<'_>]) -> Result<Vec<Self>, MemoryError> {
+    pub fn pack_all(
+        pool: &Pool,
+        sources: &[StoredSegment<'_>],
+        packed: &(dyn Fn(usize) + Sync),
+    ) -> Result<Vec<Self>, MemoryError> {
         let mut bounds = vec![0];
         for source in sources {
             bounds.push((bounds[bounds.len() - 1] + source.packed_bytes()).next_multiple_of(64));
@@ -160,14 +165,15 @@ impl PackedSegment {
             pool.run(sources.len(), &|task| {
                 let mut part = lent.take(task);
                 sources[task].pack_into(&mut part.row(0)[..sources[task].packed_bytes()]);
+                packed(task);
             });
         }
         let parts = Shared::parts(bytes, &bounds);
-        let packed = sources.iter().zip(parts).map(|(source, bytes)| {
+        let segments = sources.iter().zip(parts).map(|(source, bytes)| {
             let StoredSegment { segment, k, layout, .. } = *source;
             Self { segment, k, layout, bytes }
         });
-        Ok(packed.collect())
+        Ok(segments.collect())
     }
 
     /// The stored bytes again.
@@ -268,7 +274,7 @@ mod tests {
                 prop_assert_eq!(&packed.unpack(), &stored);
                 let source = StoredSegment { segment, k, layout, stored: &stored };
                 let pool = Pool::new(2).unwrap();
-                for packed in PackedSegment::pack_all(&pool, &[source, source, source]).unwrap() {
+                for packed in PackedSegment::pack_all(&pool, &[source, source, source], &|_| ()).unwrap() {
                     prop_assert_eq!(&packed.unpack(), &stored);
                     prop_assert!(packed.bytes.as_slice().as_ptr().addr().is_multiple_of(64));
                 }

@@ -1,3 +1,5 @@
+//! Norm and quantisation in one have the bits of the two in turn.
+
 use proptest::prelude::*;
 
 use super::*;

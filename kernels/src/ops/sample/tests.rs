@@ -1,3 +1,5 @@
+//! Every variant draws the token of the definition.
+
 use proptest::prelude::*;
 
 use super::*;

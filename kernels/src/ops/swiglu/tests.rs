@@ -1,3 +1,5 @@
+//! Every variant has the bits of the definition, and runs of a row cover it once.
+
 use proptest::prelude::*;
 
 use super::*;

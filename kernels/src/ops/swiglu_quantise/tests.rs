@@ -1,3 +1,5 @@
+//! Gate and quantisation in one have the bits of the two in turn.
+
 use proptest::prelude::*;
 
 use super::*;

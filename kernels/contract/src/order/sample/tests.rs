@@ -1,3 +1,5 @@
+//! The noise, the filters and the frequencies of the definition.
+
 use super::*;
 
 const PLAIN: RowParams = RowParams { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 7, position: 0 };

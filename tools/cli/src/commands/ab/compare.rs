@@ -91,7 +91,10 @@ fn reasons(a: &Recorded, b: &Recorded) -> Vec<String> {
     let weights = |cell: &CellBody| {
         cell.key.inputs.weights.as_ref().map_or_else(
             || "generated".to_owned(),
-            |weights| format!("{} of {} ({})", weights.tensor, weights.file, weights.tensor_sha256.short()),
+            |weights| {
+                let of = if weights.tensor.is_empty() { String::new() } else { format!("{} of ", weights.tensor) };
+                format!("{of}{} ({})", weights.file, weights.tensor_sha256.short())
+            },
         )
     };
     differ("weights", &weights(&a.cell), &weights(&b.cell));

@@ -4,13 +4,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use memra_contract::{AxisValue, Problem};
-use memra_harness::arm::Commands;
+use memra_harness::arm::{ArmSpec, CommandLine, Commands};
 use memra_harness::cell::{self, CacheMode, CellSpec, FileTensor};
 use memra_harness::weights;
 use memra_kernels::{Contract, registry};
 
 use crate::checkout;
 use crate::cli::{self, RunArguments};
+
+/// The engine that this program is.
+const OWN_ENGINE: &str = "memra";
+/// The command of this program that runs it.
+const OWN_ENGINE_COMMAND: &str = "engine-arm";
 
 /// The cell that is raced when none is named.
 const DEFAULT_CELL: &str = "demo";
@@ -26,9 +31,10 @@ pub(super) fn cells(arguments: &RunArguments) -> anyhow::Result<Vec<CellSpec>> {
             arguments.arm.len()
         );
     }
-    let mut cells = match &arguments.contract {
-        Some(contract) => vec![given(arguments, contract)?],
-        None => named(arguments)?,
+    let mut cells = match (&arguments.contract, &arguments.workload) {
+        (Some(contract), _) => vec![given(arguments, contract)?],
+        (None, Some(workload)) => vec![given_workload(arguments, workload)?],
+        (None, None) => named(arguments)?,
     };
     for cell in &mut cells {
         if let [a, b] = arguments.arm.as_slice() {
@@ -38,28 +44,37 @@ pub(super) fn cells(arguments: &RunArguments) -> anyhow::Result<Vec<CellSpec>> {
             cell.threads = threads;
         }
         cell.check()?;
-        if let Some(weights) = &cell.weights
-            && !weights.file.is_file()
-        {
-            bail!(
-                "cell `{}` needs the model file {}{}: fetch it with tools/fetch-model.sh, or say --models DIR or --weights FILE",
-                cell.name,
-                weights.file.display(),
-                checkout::nearest_model(&weights.file)
-            );
+        let weights = cell.weights.as_ref().map(|weights| (&weights.file, "--weights"));
+        let model = cell.workload.as_ref().map(|workload| (&workload.model, "--model"));
+        for (file, option) in [weights, model].into_iter().flatten() {
+            if !file.is_file() {
+                bail!(
+                    "cell `{}` needs the model file {}{}: fetch it with tools/fetch-model.sh, or say --models DIR or {option} FILE",
+                    cell.name,
+                    file.display(),
+                    checkout::nearest_model(file)
+                );
+            }
         }
     }
     Ok(cells)
 }
 
-/// The commands of process arms.
+/// The commands of process arms and engines. This program itself is the engine `memra`, unless another command was given.
 ///
 /// # Errors
-/// When one is not NAME=COMMAND.
-pub(super) fn commands(arguments: &RunArguments) -> anyhow::Result<Commands> {
+/// When one is not NAME=COMMAND, or this program does not know where it is.
+pub(super) fn commands(arguments: &RunArguments, cells: &[CellSpec]) -> anyhow::Result<Commands> {
     let mut commands = Commands::default();
     for text in &arguments.process {
         commands.add(text)?;
+    }
+    let own = ArmSpec::Engine(OWN_ENGINE.to_owned()).to_string();
+    if commands.get(OWN_ENGINE).is_none() && cells.iter().any(|cell| cell.a == own || cell.b == own) {
+        let program = std::env::current_exe().context("path of this program")?;
+        let Some(program) = program.to_str() else { bail!("the path of this program is no UTF-8 text") };
+        let words = vec![program.to_owned(), OWN_ENGINE_COMMAND.to_owned()];
+        commands.insert(OWN_ENGINE, CommandLine::try_from(words)?)?;
     }
     Ok(commands)
 }
@@ -81,7 +96,13 @@ fn named(arguments: &RunArguments) -> anyhow::Result<Vec<CellSpec>> {
                     weights.tensor.clone_from(tensor);
                 }
             }
+            (None, Some(_)) if spec.workload.is_some() => bail!("cell `{name}` is a workload: say --model FILE"),
             (None, Some(_)) => bail!("cell `{name}` has generated weights: --weights is for cells on a model's tensor"),
+            (_, None) => {}
+        }
+        match (&mut spec.workload, &arguments.model) {
+            (Some(workload), Some(file)) => workload.model.clone_from(file),
+            (None, Some(_)) => bail!("cell `{name}` is no workload: --model is for cells that engines run"),
             (_, None) => {}
         }
         cells.push(spec);
@@ -129,7 +150,17 @@ fn given(arguments: &RunArguments, contract: &str) -> anyhow::Result<CellSpec> {
         threads: 0,
         priority: 1,
         weights,
+        workload: None,
     })
+}
+
+fn given_workload(arguments: &RunArguments, workload: &str) -> anyhow::Result<CellSpec> {
+    let [a, b] = arguments.arm.as_slice() else {
+        bail!("a workload given here needs --arm twice: first the incumbent, then the challenger");
+    };
+    let Some(model) = &arguments.model else { bail!("--workload needs --model FILE") };
+    let workload = workload.parse().context("--workload")?;
+    Ok(CellSpec::given_workload(model.clone(), workload, a.clone(), b.clone()))
 }
 
 /// The axes that a stored tensor says, with those that were given.

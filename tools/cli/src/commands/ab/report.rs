@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use memra_contract::digest::Digest;
-use memra_ledger::record::{CellBody, SessionBody, Verdict, VerdictBody};
+use memra_ledger::record::{CellBody, CellPlan, SessionBody, Verdict, VerdictBody, WorkloadPlan};
 use serde::Serialize;
 use serde_json::json;
 
@@ -70,6 +70,9 @@ fn cell_json(report: &Report, id: &Digest, verdict: &VerdictBody) -> serde_json:
         report.cells.iter().find(|(_, cell)| cell.cell == verdict.cell).map(|(_, cell)| pick(cell))
     };
     let fraction = |ppm: Option<i64>| ppm.map(|ppm| ppm as f64 / 1e6);
+    let first = report.cells.iter().find(|(_, cell)| cell.cell == verdict.cell).map(|(_, cell)| cell);
+    let tokens = first.and_then(|cell| cell.plan.workload.as_ref()).map(WorkloadPlan::timed_tokens);
+    let peaks = first.and_then(|cell| cell.peaks.as_ref());
     json!({
         "arms": {"a": arm(|cell| &cell.a), "b": arm(|cell| &cell.b)},
         "band": fraction(result.band_ppm),
@@ -83,6 +86,8 @@ fn cell_json(report: &Report, id: &Digest, verdict: &VerdictBody) -> serde_json:
             "a": result.median_a_ps.map(|ps| ps as f64 / 1e3),
             "b": result.median_b_ps.map(|ps| ps as f64 / 1e3),
         },
+        "peaks": peaks,
+        "tokens": tokens,
         "n": result.n,
         "problem": verdict.key.problem,
         "reasons": result.reasons,
@@ -114,13 +119,13 @@ fn print_verdict(report: &Report, id: &Digest, verdict: &VerdictBody) -> anyhow:
         let cell = report.cells.iter().find(|(_, cell)| cell.cell == verdict.cell).map(|(_, cell)| cell);
         cell.map(|cell| if is_a { &cell.a } else { &cell.b }).map_or("", |arm| arm.chosen.as_str())
     };
-    let moved = report.cells.iter().find(|(_, cell)| cell.cell == verdict.cell).map(|(_, cell)| cell.plan.moved_bytes);
+    let first = report.cells.iter().find(|(_, cell)| cell.cell == verdict.cell).map(|(_, cell)| cell);
     for (seat, name, median, is_a) in
         [("A", &verdict.a, result.median_a_ps, true), ("B", &verdict.b, result.median_b_ps, false)]
     {
         let median = median.filter(|ps| *ps > 0);
-        let rate = match (moved, median) {
-            (Some(bytes), Some(ps)) => format!("{:8.2} GB/s", bytes as f64 * 1e3 / ps as f64),
+        let rate = match (first, median) {
+            (Some(cell), Some(ps)) => rate(&cell.plan, ps),
             _ => String::new(),
         };
         let time = median.map_or_else(|| "no median".to_owned(), ui::time);
@@ -150,6 +155,14 @@ fn print_verdict(report: &Report, id: &Digest, verdict: &VerdictBody) -> anyhow:
         ui::print(format_args!("  {reason}"))?;
     }
     ui::print(format_args!("  {}\n", citation(report, id)))
+}
+
+/// Tokens of a workload, or bytes of a launch, over a time.
+fn rate(plan: &CellPlan, ps: u64) -> String {
+    match &plan.workload {
+        Some(workload) => format!("{:8.2} tok/s", workload.timed_tokens() as f64 * 1e12 / ps as f64),
+        None => format!("{:8.2} GB/s", plan.moved_bytes as f64 * 1e3 / ps as f64),
+    }
 }
 
 fn verdict_text(verdict: Verdict) -> &'static str {

@@ -44,7 +44,7 @@ pub(super) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
         return list(arguments.json);
     }
     let cells = plan::cells(arguments)?;
-    let commands = plan::commands(arguments)?;
+    let commands = plan::commands(arguments, &cells)?;
     let root = checkout::evidence_root(arguments.root.root.as_deref())?;
     let smallest_ppm = smallest_ppm(arguments.smallest)?;
     let _lock = lock()?;
@@ -125,14 +125,13 @@ fn session(
         commands,
         scratch: std::env::temp_dir(),
     };
-    let expected = suite::expected_time(spec.quads, spec.aa_blocks, spec.warm_up);
+    let expected = suite::expected_seconds(&spec).saturating_mul(u64::from(arguments.replicates));
     ui::say(format_args!(
-        "{}, {}, {} quads a block, {} A/A blocks: about {:.0} s, longer where an arm is slow",
+        "{}, {}, {} quads a block, {} A/A blocks: about {expected} s, longer where an arm is slow",
         counted(spec.cells.len(), "cell"),
         counted(arguments.replicates as usize, "replicate"),
         spec.quads,
         spec.aa_blocks,
-        expected.as_secs_f64() * spec.cells.len() as f64 * f64::from(arguments.replicates)
     ));
     let name = ReceiptName::new(&session.rig.label, &today(), &slug(arguments, &session.plan), &session_id(seed))?;
     let mut writer = ReceiptWriter::create(root, &name, privacy())?;
@@ -299,6 +298,7 @@ fn command_line(arguments: &RunArguments) -> Vec<String> {
     let mut option = |name: &str, value: Option<String>| line.extend(value.map(|value| format!("--{name}={value}")));
     option("contract", arguments.contract.clone());
     option("problem", arguments.problem.clone());
+    option("workload", arguments.workload.clone());
     for arm in &arguments.arm {
         option("arm", Some(arm.clone()));
     }
