@@ -74,14 +74,17 @@ impl Shared {
         Self { buffer: Arc::new(bytes), range }
     }
 
-    /// The parts of a buffer between consecutive bounds.
+    /// Parts of a buffer.
     ///
     /// # Panics
-    /// When a bound falls or lies outside of the buffer.
-    pub fn parts(bytes: Bytes, bounds: &[usize]) -> Vec<Self> {
-        assert!(bounds.is_sorted() && bounds.last().is_none_or(|last| *last <= bytes.as_slice().len()));
+    /// When a range lies outside of the buffer.
+    pub fn parts(bytes: Bytes, ranges: impl IntoIterator<Item = Range<usize>>) -> Vec<Self> {
         let buffer = Arc::new(bytes);
-        bounds.windows(2).map(|pair| Self { buffer: buffer.clone(), range: pair[0]..pair[1] }).collect()
+        let part = |range: Range<usize>| {
+            assert!(range.start <= range.end && range.end <= buffer.as_slice().len(), "{range:?} is no part");
+            Self { buffer: buffer.clone(), range }
+        };
+        ranges.into_iter().map(part).collect()
     }
 
     /// The contents.

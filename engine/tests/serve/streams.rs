@@ -186,7 +186,9 @@ async fn a_silent_stream_is_kept_alive() {
     let mut setup = Setup::default();
     setup.serve.keep_alive = Some(std::time::Duration::ZERO);
     let server = TestServer::start(setup).await;
-    let response = server.post(COMPLETION, &completion(&json!({"stream": true, "seed": 1}))).await;
+    let response = server
+        .post(COMPLETION, &completion(&json!({"stream": true, "seed": 1, "max_tokens": 400, "ignore_eos": true})))
+        .await;
     assert!(response.body.split("\n\n").any(|frame| frame == ": ping"), "{}", response.body);
     assert!(!response.chunks().is_empty());
     server.ended().await;

@@ -168,7 +168,8 @@ impl PackedSegment {
                 packed(task);
             });
         }
-        let parts = Shared::parts(bytes, &bounds);
+        let ranges = sources.iter().zip(&bounds).map(|(source, start)| *start..start + source.packed_bytes());
+        let parts = Shared::parts(bytes, ranges);
         let segments = sources.iter().zip(parts).map(|(source, bytes)| {
             let StoredSegment { segment, k, layout, .. } = *source;
             Self { segment, k, layout, bytes }

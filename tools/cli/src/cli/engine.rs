@@ -74,6 +74,7 @@ pub struct SamplingArguments {
 
 /// `gen`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub struct GenArguments {
     /// The prompt: a user's message, or with --raw the text to continue. `-` reads it from stdin.
     #[arg(value_name = "PROMPT", default_value = "Name three planets and say one thing about each.")]

@@ -82,10 +82,8 @@ fn row(
     samples_ns: Vec<u64>,
 ) -> Row {
     let Workload { prompt, generated, depth } = workload;
-    let mut test = if prompt > 0 { format!("pp{prompt}") } else { format!("tg{generated}") };
-    if depth > 0 {
-        test.push_str(&format!(" @ d{depth}"));
-    }
+    let test = if prompt > 0 { format!("pp{prompt}") } else { format!("tg{generated}") };
+    let test = if depth > 0 { format!("{test} @ d{depth}") } else { test };
     let rates: Vec<f64> = samples_ns.iter().map(|ns| (prompt + generated) as f64 * 1e9 / *ns as f64).collect();
     let mean = rates.iter().sum::<f64>() / rates.len() as f64;
     let squares: f64 = rates.iter().map(|rate| (rate - mean) * (rate - mean)).sum();
