@@ -225,8 +225,8 @@ impl Builder<'_> {
             sources.push(StoredSegment { segment: *segment, k: *k, layout: *layout, stored: self.stored(name)? });
             names.push(name.as_str());
         }
-        // A weight that was laid out is not read again, so that the file and its copy are never both in memory.
-        let release = |place: usize| self.model.release(names[place]);
+        // What was laid out is not read again, so that the file and its copy are never both in memory.
+        let release = |place: usize, bytes| self.model.release(names[place], bytes);
         let mut packed = PackedSegment::pack_all(pool, &sources, &release)?.into_iter().map(Arc::new);
         let mut steps: Vec<Step> = Vec::with_capacity(self.drafts.len());
         let mut tied = None;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
@@ -110,12 +111,14 @@ impl GgufFile {
         self.header.tensors().get(index).map(|info| self.with_data(info))
     }
 
-    /// Lets the system take back the memory of a tensor's bytes, which are read from the file again when they are next looked
-    /// at: for loaders that copy one tensor after another.
-    pub fn release(&self, name: &str) {
+    /// Lets the system take back the memory of some of a tensor's bytes, which are read from the file again when they are next
+    /// looked at: for loaders that copy one piece after another. A range past the tensor's end is cut.
+    pub fn release(&self, name: &str, bytes: Range<usize>) {
         if let Some(info) = self.header.tensor(name) {
-            let range = info.file_range();
-            release(&self.map, range.start as usize..range.end as usize);
+            let place = info.file_range();
+            let (start, end) = (place.start as usize, place.end as usize);
+            let (first, last) = (start.saturating_add(bytes.start), start.saturating_add(bytes.end));
+            release(&self.map, first.min(end)..last.min(end));
         }
     }
 

@@ -146,10 +146,10 @@ impl GgufModel {
         self.shards.iter().flat_map(GgufFile::tensors)
     }
 
-    /// Lets the system take back the memory of a tensor's bytes; see [`GgufFile::release`].
-    pub fn release(&self, name: &str) {
+    /// Lets the system take back the memory of some of a tensor's bytes; see [`GgufFile::release`].
+    pub fn release(&self, name: &str, bytes: std::ops::Range<usize>) {
         if let Some((shard, _)) = self.index.get(name) {
-            self.shards[*shard].release(name);
+            self.shards[*shard].release(name, bytes);
         }
     }
 

@@ -1,5 +1,7 @@
 //! Weight layouts and the load-time repack between them.
 
+use std::ops::Range;
+
 use half::f16;
 use memra_contract::BlockFormat;
 use memra_contract::order::QUANT_BLOCK;
@@ -68,6 +70,9 @@ impl Layout {
     }
 }
 
+/// Stored bytes that are laid out at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
 /// A weight as it is stored, and the layout it is wanted in.
 #[derive(Debug, Clone, Copy)]
 pub struct StoredSegment<'a> {
@@ -89,6 +94,23 @@ impl StoredSegment<'_> {
             Layout::Panel { rows, .. } | Layout::MinPanel { rows } => rows,
         };
         self.segment.n.div_ceil(rows) * self.layout.stride(self.segment, self.k)
+    }
+
+    /// Some of the rows, from the start of a panel.
+    fn rows(&self, rows: Range<usize>) -> Self {
+        let row_bytes = self.segment.row_bytes(self.k);
+        let stored = &self.stored[rows.start * row_bytes..rows.end * row_bytes];
+        Self { segment: Segment { n: rows.len(), ..self.segment }, stored, ..*self }
+    }
+
+    /// Whole panels of about [`PIECE_BYTES`]: their rows, and where they end in the layout.
+    fn pieces(&self) -> impl Iterator<Item = (Range<usize>, usize)> {
+        let n = self.segment.n;
+        let step = (PIECE_BYTES / self.segment.row_bytes(self.k).max(1)).next_multiple_of(16).max(16);
+        (0..n).step_by(step).map(move |first| {
+            let end = (first + step).min(n);
+            (first..end, self.rows(0..end).packed_bytes())
+        })
     }
 
     /// Lays the stored bytes out in zeroed ones.
@@ -144,33 +166,42 @@ impl PackedSegment {
     }
 
     /// Lays several weights out one after another in one buffer, each at a multiple of 64 bytes. `packed` is told the place of
-    /// each source that is no longer needed, by the thread that laid it out.
+    /// a source and the range of its stored bytes that are no longer needed, by the thread that laid them out.
     ///
     /// # Errors
     /// [`MemoryError`] when the system has no memory.
     pub fn pack_all(
         pool: &Pool,
         sources: &[StoredSegment<'_>],
-        packed: &(dyn Fn(usize) + Sync),
+        packed: &(dyn Fn(usize, Range<usize>) + Sync),
     ) -> Result<Vec<Self>, MemoryError> {
-        let mut bounds = vec![0];
-        for source in sources {
-            bounds.push((bounds[bounds.len() - 1] + source.packed_bytes()).next_multiple_of(64));
+        let (mut starts, mut bounds, mut tasks) = (Vec::new(), vec![0], Vec::new());
+        for (place, source) in sources.iter().enumerate() {
+            let start = bounds[bounds.len() - 1];
+            starts.push(start);
+            for (rows, end) in source.pieces() {
+                tasks.push((place, rows));
+                bounds.push(start + end);
+            }
+            // What lies between two sources belongs to the last piece.
+            let last = bounds.len() - 1;
+            bounds[last] = bounds[last].next_multiple_of(64);
         }
-        let total = bounds[bounds.len() - 1];
-        let mut bytes = Bytes::zeroed(total)?;
-        if !sources.is_empty() {
-            let mut partition = Partition::new(bounds.clone());
+        let mut bytes = Bytes::zeroed(bounds[bounds.len() - 1])?;
+        if !tasks.is_empty() {
+            let mut partition = Partition::new(bounds);
             let lent = partition.lend(bytes.as_mut_slice(), 1);
-            pool.run(sources.len(), &|task| {
+            pool.run(tasks.len(), &|task| {
+                let (place, rows) = tasks[task].clone();
+                let piece = sources[place].rows(rows.clone());
                 let mut part = lent.take(task);
-                sources[task].pack_into(&mut part.row(0)[..sources[task].packed_bytes()]);
-                packed(task);
+                piece.pack_into(&mut part.row(0)[..piece.packed_bytes()]);
+                let row_bytes = piece.segment.row_bytes(piece.k);
+                packed(place, rows.start * row_bytes..rows.end * row_bytes);
             });
         }
-        let ranges = sources.iter().zip(&bounds).map(|(source, start)| *start..start + source.packed_bytes());
-        let parts = Shared::parts(bytes, ranges);
-        let segments = sources.iter().zip(parts).map(|(source, bytes)| {
+        let ranges = sources.iter().zip(starts).map(|(source, start)| start..start + source.packed_bytes());
+        let segments = sources.iter().zip(Shared::parts(bytes, ranges)).map(|(source, bytes)| {
             let StoredSegment { segment, k, layout, .. } = *source;
             Self { segment, k, layout, bytes }
         });
@@ -275,10 +306,42 @@ mod tests {
                 prop_assert_eq!(&packed.unpack(), &stored);
                 let source = StoredSegment { segment, k, layout, stored: &stored };
                 let pool = Pool::new(2).unwrap();
-                for packed in PackedSegment::pack_all(&pool, &[source, source, source], &|_| ()).unwrap() {
+                for packed in PackedSegment::pack_all(&pool, &[source, source, source], &|_, _| ()).unwrap() {
                     prop_assert_eq!(&packed.unpack(), &stored);
                     prop_assert!(packed.bytes.as_slice().as_ptr().addr().is_multiple_of(64));
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_weight_of_several_pieces_is_laid_out_whole_and_every_byte_given_up_once() {
+        let segment = Segment { format: BlockFormat::Q8_0, n: 3000 };
+        let k = 1024;
+        let stream = crate::input::Stream::new(7, "bytes");
+        let stored: Vec<u8> = (0..segment.bytes(k) as u64).map(|i| stream.bits(i) as u8).collect();
+        let pool = Pool::new(3).unwrap();
+        for layout in
+            [Layout::Stored, Layout::Panel { rows: 8, is_offset: false }, Layout::Panel { rows: 16, is_offset: true }]
+        {
+            let source = StoredSegment { segment, k, layout, stored: &stored };
+            let given_up = std::sync::Mutex::new(Vec::new());
+            let note =
+                |place: usize, range: Range<usize>| given_up.lock().unwrap().push((place, range.start, range.end));
+            for packed in PackedSegment::pack_all(&pool, &[source, source], &note).unwrap() {
+                assert_eq!(packed.unpack(), stored);
+                assert_eq!(
+                    packed.bytes.as_slice(),
+                    PackedSegment::pack(segment, k, layout, &stored).unwrap().bytes.as_slice()
+                );
+            }
+            let mut given_up = given_up.into_inner().unwrap();
+            given_up.sort_unstable();
+            assert!(given_up.len() > 4, "several pieces");
+            for place in 0..2 {
+                let ranges: Vec<_> = given_up.iter().filter(|piece| piece.0 == place).collect();
+                assert_eq!((ranges[0].1, ranges[ranges.len() - 1].2), (0, stored.len()));
+                assert!(ranges.windows(2).all(|pair| pair[0].2 == pair[1].1));
             }
         }
     }
