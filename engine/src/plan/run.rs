@@ -97,8 +97,8 @@ impl Plan {
         let (hidden, ffn, query_width) = (config.hidden, config.ffn, config.heads * config.head_dim);
         let shape = cache.shape();
         let mut live = rows;
+        let mut last = times.is_some().then(Instant::now);
         for step in steps {
-            let began = times.is_some().then(Instant::now);
             match &mut step.op {
                 Op::Embed { weight, variant } => {
                     embed::run(pool, variant, weight, &buffers.tokens, &mut buffers.stream[..rows * hidden]);
@@ -197,8 +197,10 @@ impl Plan {
                     &mut buffers.best[..live],
                 ),
             }
-            if let (Some(times), Some(began)) = (times.as_deref_mut(), began) {
-                times.push(began.elapsed().as_nanos() as u64);
+            if let (Some(times), Some(last)) = (times.as_deref_mut(), &mut last) {
+                let now = Instant::now();
+                times.push((now - *last).as_nanos() as u64);
+                *last = now;
             }
         }
     }

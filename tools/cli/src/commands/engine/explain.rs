@@ -261,7 +261,8 @@ impl Explanation {
         ui::print(ui::table(&header, rows))?;
         let off = (self.sum_ns as f64 / self.step_ns as f64 - 1.0) * 100.0;
         ui::print(format_args!(
-            "\ngaps {:.1} us; steps and gaps {:.1} us; the step without timers {:.1} us ({off:+.1} %)\nread rate of this \
+            "\ngaps {:.1} us; steps and gaps {:.1} us, which is the timed step; the same step without timers, in turns with it, \
+             {:.1} us ({off:+.1} %)\nread rate of this \
              session {:.2} GB/s, from memory: what is read faster comes from caches",
             self.gaps_ns as f64 / 1e3,
             self.sum_ns as f64 / 1e3,
