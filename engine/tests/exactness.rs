@@ -15,20 +15,8 @@ fn prompt(length: usize, seed: u64) -> Vec<u32> {
     (0..length as u64).map(|i| (stream.bits(i) % SyntheticModel::vocab() as u64) as u32).collect()
 }
 
-/// The fastest registered variant of every contract for a tier, which is not what an empty table selects.
-fn fastest() -> Vec<(String, String)> {
-    let mut forced = Vec::new();
-    for contract in memra_kernels::ops::CONTRACTS {
-        for variant in contract.variants().iter().rev() {
-            forced.push((contract.info().id.to_owned(), variant.name.to_owned()));
-        }
-    }
-    forced
-}
-
 fn load(model: &GgufModel, threads: usize, tier: Option<IsaTier>, max_rows: usize) -> Runner {
     let DeviceKey::Host { arch, tier: own } = HostBackend::detect().device_key();
-    let tables = Tables { forced: if tier.is_some() { fastest() } else { Vec::new() }, ..Tables::default() };
     let options = RunnerOptions {
         key: DeviceKey::Host { arch, tier: tier.unwrap_or(own).min(own) },
         threads: Some(threads),
@@ -36,7 +24,7 @@ fn load(model: &GgufModel, threads: usize, tier: Option<IsaTier>, max_rows: usiz
         max_wanted: 8,
         cache_positions: 4096,
     };
-    Runner::load(model, &tables, options).expect("a synthetic model loads")
+    Runner::load(model, &Tables::default(), options).expect("a synthetic model loads")
 }
 
 #[test]

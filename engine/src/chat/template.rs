@@ -14,6 +14,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 
 pub use self::error::TemplateError;
+use super::Tokenizer;
 
 const NAME: &str = "chat_template";
 
@@ -71,6 +72,16 @@ impl ChatTemplate {
             .add_template_owned(NAME, generation::without_generation_tags(source).into_owned())
             .map_err(|error| TemplateError::syntax(&error))?;
         Ok(Self { environment, bos: bos.to_owned(), eos: eos.to_owned() })
+    }
+
+    /// Compiles `source` for a vocabulary, which has the texts of the beginning- and end-of-sequence tokens.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`].
+    pub fn with_tokenizer(source: &str, tokenizer: &Tokenizer) -> Result<Self, TemplateError> {
+        let text = |token: Option<u32>| token.and_then(|token| tokenizer.token_text(token)).unwrap_or_default();
+        Self::new(source, text(tokenizer.bos()), text(tokenizer.eos()))
     }
 
     /// The prompt.

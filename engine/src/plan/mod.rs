@@ -36,7 +36,8 @@ pub struct Plan {
     pub inverse_frequencies: Vec<f64>,
     /// What draws tokens.
     pub sampler: &'static sample::SampleVariant,
-    /// Hex digest of the order classes and layouts of all steps: equal digests give equal bits.
+    /// Hex digest of the problems and order classes of all steps, not of variants or layouts: with the same weights, equal
+    /// digests give equal bits.
     pub program: String,
 }
 

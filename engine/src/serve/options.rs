@@ -62,9 +62,7 @@ impl ServeModel {
 pub fn chat_template(metadata: &Metadata, tokenizer: &Tokenizer) -> Result<Option<ChatTemplate>, String> {
     let source = metadata.optional_str("tokenizer.chat_template").map_err(|error| error.to_string())?;
     let Some(source) = source.filter(|source| !source.trim().is_empty()) else { return Ok(None) };
-    let text = |token: Option<u32>| token.and_then(|token| tokenizer.token_text(token)).unwrap_or_default();
-    let (bos, eos) = (text(tokenizer.bos()), text(tokenizer.eos()));
-    ChatTemplate::new(source, bos, eos).map(Some).map_err(|error| error.to_string())
+    ChatTemplate::with_tokenizer(source, tokenizer).map(Some).map_err(|error| error.to_string())
 }
 
 /// How tokens are drawn where a request does not say.

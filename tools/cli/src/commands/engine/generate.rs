@@ -6,8 +6,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, bail, ensure};
 use memra_artifact::GgufModel;
-use memra_engine::chat::{Answer, ChatTemplate, Ending, Piece, Tokenizer};
+use memra_engine::chat::{Answer, Ending, Piece, Tokenizer};
 use memra_engine::schedule::{Engine, EngineOptions, Request, Sampling};
+use memra_engine::serve::chat_template;
 use serde_json::{Map, json};
 
 use super::{Room, golden, load, model_file, open};
@@ -144,11 +145,10 @@ fn summary(ending: &Ending, facts: &Facts, sampling: &Sampling) {
 
 /// The chat template over a system and a user message.
 fn render(model: &GgufModel, tokenizer: &Tokenizer, system: Option<&str>, user: &str) -> anyhow::Result<String> {
-    let Some(source) = model.metadata().optional_str("tokenizer.chat_template")? else {
+    let template = chat_template(model.metadata(), tokenizer).map_err(|why| anyhow::anyhow!("chat template: {why}"))?;
+    let Some(template) = template else {
         bail!("{} has no chat template: continue a text with --raw", model.path().display());
     };
-    let text_of = |id: Option<u32>| id.and_then(|id| tokenizer.token_text(id)).unwrap_or_default();
-    let template = ChatTemplate::new(source, text_of(tokenizer.bos()), text_of(tokenizer.eos()))?;
     let mut messages = Vec::new();
     messages.extend(system.map(|system| json!({ "role": "system", "content": system })));
     messages.push(json!({ "role": "user", "content": user }));

@@ -78,8 +78,7 @@ pub fn run(arguments: &ServeArguments) -> anyhow::Result<u8> {
 
 fn template(file: &Path, served: &ServeModel) -> anyhow::Result<ChatTemplate> {
     let source = std::fs::read_to_string(file).with_context(|| format!("chat template {}", file.display()))?;
-    let text_of = |id: Option<u32>| id.and_then(|id| served.tokenizer.token_text(id)).unwrap_or_default();
-    ChatTemplate::new(&source, text_of(served.tokenizer.bos()), text_of(served.tokenizer.eos()))
+    ChatTemplate::with_tokenizer(&source, &served.tokenizer)
         .with_context(|| format!("chat template {}", file.display()))
 }
 
