@@ -1,12 +1,12 @@
 //! One request, one numeric program: whole or in chunks, alone or in a batch, on any number of threads and any tier.
 
 use memra_artifact::GgufModel;
+use memra_contract::device::HostArch;
 use memra_contract::{DeviceKey, IsaTier};
 use memra_engine::exactness;
 use memra_engine::runner::{Runner, RunnerOptions};
 use memra_engine::testing::SyntheticModel;
-use memra_kernels::backend::Backend as _;
-use memra_kernels::backend::host::HostBackend;
+use memra_kernels::backend::host::this_tier;
 use memra_kernels::input::Stream;
 use memra_kernels::select::Tables;
 
@@ -16,7 +16,7 @@ fn prompt(length: usize, seed: u64) -> Vec<u32> {
 }
 
 fn load(model: &GgufModel, threads: usize, tier: Option<IsaTier>, max_rows: usize) -> Runner {
-    let DeviceKey::Host { arch, tier: own } = HostBackend::detect().device_key();
+    let (arch, own) = (HostArch::of_this_build(), this_tier());
     let options = RunnerOptions {
         key: DeviceKey::Host { arch, tier: tier.unwrap_or(own).min(own) },
         threads: Some(threads),

@@ -1,11 +1,16 @@
 //! What a contract declares, what a variant is, and what a backend hands back: the types every room above shares.
 
+use std::fmt;
+
+use memra_contract::device::CudaArch;
 use memra_contract::digest::Digest;
-use memra_contract::{Cost, IsaTier, OrderClass, Problem, ProblemError, TensorSet, Tolerance};
+use memra_contract::{Cost, DeviceKey, IsaTier, OrderClass, Problem, ProblemError, TensorSet, Tolerance};
 use sha2::{Digest as _, Sha256};
 
 use crate::backend::host::Pool;
 use crate::case::CaseFile;
+use crate::form::DeviceForm;
+use crate::headers;
 use crate::memory::MemoryError;
 
 /// One operation: its axes, its meaning, its judges and its variants.
@@ -99,6 +104,25 @@ pub trait Contract: Sync {
         inputs: &TensorSet,
         copies: usize,
     ) -> Result<Box<dyn Prepared>, PrepareError>;
+
+    /// What a CUDA variant launches for a problem: buffers, repacked weights, grids and arguments. No device is needed.
+    ///
+    /// # Errors
+    /// [`PrepareError`] naming variant and problem.
+    fn device_form(
+        &self,
+        variant: &Variant,
+        problem: &Problem,
+        inputs: &TensorSet,
+    ) -> Result<DeviceForm, PrepareError> {
+        let _ = inputs;
+        Err(PrepareError::Unsupported {
+            contract: self.info().id,
+            variant: variant.name.to_owned(),
+            problem: problem.to_string(),
+            why: "the contract has no CUDA variants".to_owned(),
+        })
+    }
 }
 
 /// Fixed facts of a contract.
@@ -174,14 +198,71 @@ pub struct Source {
     pub text: &'static str,
 }
 
+/// What a variant runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// A CPU of at least this tier.
+    Host(IsaTier),
+    /// An NVIDIA card, by text that is compiled at run time.
+    Cuda(CudaBuild),
+}
+
+/// How the text of a CUDA variant is compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CudaBuild {
+    /// Architectures it serves, oldest first.
+    pub archs: &'static [CudaArch],
+    /// Preprocessor definitions, in the order they are passed.
+    pub defines: &'static [(&'static str, &'static str)],
+}
+
+impl Target {
+    /// Whether a CPU of this tier runs it; a CUDA variant runs on none.
+    pub fn is_within(self, tier: IsaTier) -> bool {
+        matches!(self, Self::Host(needed) if needed <= tier)
+    }
+
+    /// The tier a host variant needs; the lowest for others.
+    pub const fn tier(self) -> IsaTier {
+        match self {
+            Self::Host(tier) => tier,
+            Self::Cuda(_) => IsaTier::Scalar,
+        }
+    }
+
+    /// Whether a device of this key runs it.
+    pub fn serves(self, key: DeviceKey) -> bool {
+        match (self, key) {
+            (Self::Host(_), DeviceKey::Host { tier, .. }) => self.is_within(tier),
+            (Self::Cuda(build), DeviceKey::Cuda(class)) => build.archs.contains(&class.arch),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(tier) => fmt::Display::fmt(tier, f),
+            Self::Cuda(build) if build.archs.ends_with(&CudaArch::ALL[CudaArch::ALL.len() - build.archs.len()..]) => {
+                write!(f, "{}+", build.archs[0])
+            }
+            Self::Cuda(build) => {
+                let names: Vec<_> = build.archs.iter().map(|arch| arch.name()).collect();
+                f.write_str(&names.join("/"))
+            }
+        }
+    }
+}
+
 /// One implementation of a contract.
 pub struct Variant {
     /// Name inside the contract.
     pub name: &'static str,
     /// One sentence: the mechanism.
     pub summary: &'static str,
-    /// Tier it needs.
-    pub isa: IsaTier,
+    /// What it runs on.
+    pub target: Target,
     /// Weight layout it reads.
     pub layout: &'static str,
     /// The arithmetic it keeps.
@@ -193,22 +274,53 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// sha256 of the source text.
+    /// sha256 of the source text; for CUDA text of the headers it includes and of the definitions too.
     pub fn source_sha256(&self) -> Digest {
-        Digest::from_bytes(&Sha256::digest(self.source.text.as_bytes()).into())
+        let mut hash = Sha256::new();
+        hash.update(self.source.text.as_bytes());
+        if let Target::Cuda(build) = self.target {
+            for header in headers::included(self.source.text) {
+                hash.update(format!("\n{} {}\n{}", header.name, header.text.len(), header.text));
+            }
+            for (name, value) in build.defines {
+                hash.update(format!("\n{name}={value}"));
+            }
+        }
+        Digest::from_bytes(&hash.finalize().into())
     }
 }
 
 impl std::fmt::Debug for Variant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Variant").field("name", &self.name).field("isa", &self.isa).finish_non_exhaustive()
+        f.debug_struct("Variant").field("name", &self.name).field("target", &self.target).finish_non_exhaustive()
     }
 }
 
+/// A launch that the device refused or did not survive.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct LaunchError(pub String);
+
 /// A variant laid out for a problem on a device: ready to launch, outputs readable.
 pub trait Prepared: Send {
-    /// Runs once on the given copy of the rotating buffers (taken modulo their number).
-    fn launch(&mut self, pool: &Pool, copy: usize);
+    /// Runs once on the given copy of the rotating buffers (taken modulo their number), and waits for the end.
+    ///
+    /// # Errors
+    /// [`LaunchError`] with what the device says.
+    fn launch(&mut self, pool: &Pool, copy: usize) -> Result<(), LaunchError>;
+
+    /// Runs launches back to back, the first on the given copy and each next one on the next, and gives the time from the
+    /// start of the first to the end of the last in nanoseconds.
+    ///
+    /// # Errors
+    /// [`LaunchError`] with what the device says.
+    fn timed(&mut self, pool: &Pool, copy: usize, launches: u32) -> Result<u64, LaunchError> {
+        let start = std::time::Instant::now();
+        for launch in 0..launches as usize {
+            self.launch(pool, copy.wrapping_add(launch))?;
+        }
+        Ok(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
 
     /// Outputs in the contract's layout.
     fn outputs(&self) -> TensorSet;
@@ -269,17 +381,37 @@ pub enum PrepareError {
         /// Why.
         why: String,
     },
-    /// The device lacks an instruction set.
+    /// The device is none that the variant runs on.
     #[error("variant `{contract}/{variant}` needs {needs}, and this device is {has}")]
-    Isa {
+    Device {
         /// Contract.
         contract: &'static str,
         /// Variant.
         variant: String,
-        /// Tier it needs.
-        needs: IsaTier,
-        /// Tier the device has.
-        has: IsaTier,
+        /// What it needs.
+        needs: String,
+        /// What the device is.
+        has: String,
+    },
+    /// The text of a variant does not compile.
+    #[error("variant `{contract}/{variant}` does not compile: {why}")]
+    Compile {
+        /// Contract.
+        contract: &'static str,
+        /// Variant.
+        variant: String,
+        /// First line of what the compiler says.
+        why: String,
+    },
+    /// The device refused a buffer or a module.
+    #[error("variant `{contract}/{variant}`: {why}")]
+    Refused {
+        /// Contract.
+        contract: &'static str,
+        /// Variant.
+        variant: String,
+        /// What the device says.
+        why: String,
     },
     /// An input tensor is missing or has the wrong size.
     #[error("contract `{contract}`: input tensor `{tensor}` {why}")]

@@ -6,6 +6,8 @@
 pub mod backend;
 pub mod case;
 pub mod contract;
+pub mod form;
+pub mod headers;
 pub mod input;
 pub mod memory;
 pub mod ops;

@@ -2,7 +2,7 @@
 
 use memra_contract::{DeviceKey, Problem};
 
-use crate::backend::host::check_tier;
+use crate::backend::host::check_target;
 use crate::contract::{Contract, PrepareError, Variant};
 use crate::ops::CONTRACTS;
 
@@ -96,7 +96,7 @@ pub fn can_run(
     problem: &Problem,
     key: DeviceKey,
 ) -> Result<(), PrepareError> {
-    check_tier(contract, variant, key)?;
+    check_target(contract, variant, key)?;
     contract.supports(variant, problem)
 }
 
@@ -128,7 +128,7 @@ pub fn highest_tier(
         .iter()
         .copied()
         .filter(|variant| can_run(contract, variant, problem, key).is_ok())
-        .max_by_key(|variant| variant.isa)
+        .max_by_key(|variant| variant.target.tier())
         .ok_or_else(|| LookupError::Nothing { contract: contract.info().id, problem: problem.to_string(), device: key })
 }
 

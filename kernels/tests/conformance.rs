@@ -2,11 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use memra_contract::device::HostArch;
+use memra_contract::device::{CudaArch, CudaClass, HostArch};
 use memra_contract::{DType, DeviceKey, IsaTier, Problem, TensorSet};
 use memra_kernels::backend::Backend;
 use memra_kernels::backend::host::{HostBackend, Pool};
 use memra_kernels::backend::null::NullBackend;
+use memra_kernels::contract::Target;
 use memra_kernels::ops::CONTRACTS;
 use memra_kernels::{Contract, registry};
 
@@ -62,7 +63,7 @@ fn host_variants_keep_the_bits_of_their_class_on_any_number_of_threads() {
             for (pool, poison) in pools.iter().zip(POISON.iter().cycle()) {
                 for copy in 0..2 {
                     prepared.poison(*poison);
-                    prepared.launch(pool, copy);
+                    prepared.launch(pool, copy).unwrap();
                     let name = format!("{}/{} {problem} {family}", contract.info().id, variant.name);
                     assert!(prepared.guards_hold(), "{name}: wrote outside its output");
                     assert_same(&prepared.outputs(), &wanted, &format!("{name} on {} threads", pool.threads()));
@@ -113,24 +114,31 @@ fn the_null_backend_plans_counts_and_refuses_like_the_host() {
     let pool = Pool::new(1).unwrap();
     let scalar = NullBackend::new(DeviceKey::Host { arch: HostArch::X86_64, tier: IsaTier::Scalar });
     let full = NullBackend::new(DeviceKey::Host { arch: HostArch::X86_64, tier: IsaTier::Avx512Vnni });
+    let class = CudaClass { arch: CudaArch::Sm90a, sms: 132, l2_mib: 60, memory_gib: 140, power_w: 700 };
+    let card = NullBackend::new(DeviceKey::Cuda(class));
     let mut launches = 0;
     for_each_case(|contract, problem, _, inputs| {
         for variant in contract.variants() {
             let refused = scalar.prepare(contract, variant, problem, inputs, 1);
-            assert!(refused.is_ok() || variant.isa > IsaTier::Scalar || contract.supports(variant, problem).is_err());
-            let Ok(mut prepared) = full.prepare(contract, variant, problem, inputs, 1) else {
+            assert!(
+                refused.is_ok()
+                    || !variant.target.is_within(IsaTier::Scalar)
+                    || contract.supports(variant, problem).is_err()
+            );
+            let device = if matches!(variant.target, Target::Cuda(_)) { &card } else { &full };
+            let Ok(mut prepared) = device.prepare(contract, variant, problem, inputs, 1) else {
                 assert!(contract.supports(variant, problem).is_err());
                 continue;
             };
             prepared.poison(POISON[0]);
             let before = prepared.outputs();
-            prepared.launch(&pool, 0);
+            prepared.launch(&pool, 0).unwrap();
             launches += 1;
             assert_eq!(prepared.outputs(), before, "the null backend computes nothing");
             assert!(prepared.copy_bytes() > 0);
         }
     });
-    assert_eq!(full.launches(), launches);
+    assert_eq!(full.launches() + card.launches(), launches);
     assert_eq!(scalar.launches(), 0);
 }
 

@@ -119,7 +119,7 @@ impl KernelArm {
             chosen: self.chosen.clone(),
             layout: self.variant.layout.to_owned(),
             order_class: Some(self.variant.order_class.id.to_owned()),
-            isa: self.variant.isa.to_string(),
+            isa: self.variant.target.to_string(),
             source: Some(self.variant.source.path.to_owned()),
             source_sha256: Some(self.source_sha256.clone()),
             about: Vec::new(),

@@ -9,6 +9,7 @@ use memra_contract::TensorSet;
 use memra_contract::digest::Digest;
 use memra_kernels::Prepared;
 use memra_kernels::backend::Backend;
+use memra_kernels::contract::LaunchError;
 use memra_ledger::record::GateBody;
 
 use super::case::{Judged, JudgedCase};
@@ -91,11 +92,16 @@ impl Checker {
                 let copy = run.runs / self.plan.poison.len() % COPIES;
                 let launched = caught(|| {
                     prepared.poison(poison);
-                    prepared.launch(pool, copy);
-                    (prepared.guards_hold(), prepared.outputs())
+                    prepared.launch(pool, copy)?;
+                    Ok((prepared.guards_hold(), prepared.outputs()))
                 });
                 match launched {
-                    Ok((guards_hold, outputs)) => run.judge(pool.threads(), poison, guards_hold, &outputs),
+                    Ok(Ok((guards_hold, outputs))) => run.judge(pool.threads(), poison, guards_hold, &outputs),
+                    Ok(Err(error)) => {
+                        let error: LaunchError = error;
+                        run.failures.add(&run.label, pool.threads(), Reason::Launch, &error.to_string());
+                        return None;
+                    }
                     Err(message) => {
                         let detail = format!("the launch panicked: {message}");
                         run.failures.add(&run.label, pool.threads(), Reason::Launch, &detail);

@@ -6,7 +6,7 @@ use memra_contract::device::HostArch;
 use memra_contract::{DeviceKey, IsaTier, Problem, Tensor, TensorSet};
 use memra_kernels::backend::Backend;
 use memra_kernels::backend::host::{HostBackend, Pool};
-use memra_kernels::contract::{PrepareError, Prepared, Variant};
+use memra_kernels::contract::{LaunchError, PrepareError, Prepared, Variant};
 use memra_kernels::ops::CONTRACTS;
 use memra_kernels::{Contract, registry};
 
@@ -52,7 +52,7 @@ struct FakePrepared {
 }
 
 impl Prepared for FakePrepared {
-    fn launch(&mut self, pool: &Pool, copy: usize) {
+    fn launch(&mut self, pool: &Pool, copy: usize) -> Result<(), LaunchError> {
         let mut out = self.out.lock().unwrap();
         let half = HIDDEN / 2;
         match self.act {
@@ -79,6 +79,7 @@ impl Prepared for FakePrepared {
             out[9] = f32::from_bits(out[9].to_bits() ^ 1);
         }
         self.launches += 1;
+        Ok(())
     }
 
     fn outputs(&self) -> TensorSet {
@@ -314,8 +315,8 @@ fn registered_variants_pass_on_their_committed_cases() {
     for contract in CONTRACTS.iter().copied() {
         let all = cache.committed(contract, 42, 2).unwrap();
         for variant in contract.variants().iter().copied().filter(|variant| {
-            let DeviceKey::Host { tier, .. } = backend.device_key();
-            variant.isa <= tier
+            let DeviceKey::Host { tier, .. } = backend.device_key() else { panic!("no host") };
+            variant.target.is_within(tier)
         }) {
             let mut cases = all.clone();
             cases.retain(|case| contract.supports(variant, case.problem()).is_ok());

@@ -1,10 +1,9 @@
 //! One seat: an arm laid out with its copies.
 
-use std::time::Instant;
-
 use memra_contract::digest::Digest;
 use memra_kernels::Prepared;
 use memra_kernels::backend::host::Pool;
+use memra_kernels::contract::LaunchError;
 
 use super::{HostSetup, SeatError};
 use crate::arm::ResolvedArm;
@@ -58,10 +57,11 @@ impl Recipe {
                 for copy in [0, copies - 1] {
                     let outputs = caught(|| {
                         prepared.poison(POISON);
-                        prepared.launch(pool, copy);
-                        prepared.guards_hold().then(|| outputs_digest(&prepared.outputs()))
+                        prepared.launch(pool, copy)?;
+                        Ok(prepared.guards_hold().then(|| outputs_digest(&prepared.outputs())))
                     })
-                    .map_err(failed)?;
+                    .map_err(failed)?
+                    .map_err(|error: LaunchError| failed(error.to_string()))?;
                     if outputs.as_ref() != Some(&self.outputs) {
                         return Err(failed(format!("copy {copy} gives other outputs than the check saw")));
                     }
@@ -112,19 +112,12 @@ impl Chair {
     pub(super) fn run(&mut self, pool: &Pool, launches: u32) -> Result<u64, ArmError> {
         match &mut self.sitter {
             Sitter::Kernel { prepared, copy } => {
-                let start = Instant::now();
-                let ran = caught(|| {
-                    for _ in 0..launches {
-                        prepared.launch(pool, *copy);
-                        *copy = copy.wrapping_add(1);
-                    }
-                });
-                let elapsed = start.elapsed();
-                ran.map_err(|message| ArmError::Launch {
-                    arm: self.name.clone(),
-                    why: format!("panicked: {message}"),
-                })?;
-                Ok(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
+                let failed = |why: String| ArmError::Launch { arm: self.name.clone(), why };
+                let elapsed_ns = caught(|| prepared.timed(pool, *copy, launches))
+                    .map_err(|message| failed(format!("panicked: {message}")))?
+                    .map_err(|error| failed(error.to_string()))?;
+                *copy = copy.wrapping_add(launches as usize);
+                Ok(elapsed_ns)
             }
             Sitter::Process(child) => match child.sample(launches) {
                 Ok(sample) => Ok(sample.elapsed_ns),

@@ -6,7 +6,7 @@ use memra_contract::device::HostArch;
 use memra_contract::{DeviceKey, IsaTier, Problem, TensorSet};
 use memra_kernels::backend::Backend;
 use memra_kernels::backend::host::HostBackend;
-use memra_kernels::contract::{PrepareError, Prepared, Variant};
+use memra_kernels::contract::{LaunchError, PrepareError, Prepared, Variant};
 use memra_kernels::{Contract, registry};
 
 use super::*;
@@ -30,10 +30,11 @@ struct RecordingPrepared {
 }
 
 impl Prepared for RecordingPrepared {
-    fn launch(&mut self, pool: &Pool, copy: usize) {
+    fn launch(&mut self, pool: &Pool, copy: usize) -> Result<(), LaunchError> {
         self.journal.lock().unwrap()[self.number].1.push(copy);
         assert!(copy < 1000, "no such copy");
-        self.inner.launch(pool, copy);
+        self.inner.launch(pool, copy)?;
+        Ok(())
     }
 
     fn outputs(&self) -> TensorSet {

@@ -1,5 +1,6 @@
 //! Where variants run. The harness speaks to every backend through [`Backend`].
 
+pub mod cuda;
 pub mod host;
 pub mod null;
 
@@ -15,6 +16,11 @@ pub trait Backend: Sync {
     /// The device key.
     fn device_key(&self) -> DeviceKey;
 
+    /// Facts of a device with memory of its own; nothing for the host, whose facts are the machine's.
+    fn facts(&self) -> Option<Facts> {
+        None
+    }
+
     /// Lays a variant out for a problem.
     ///
     /// # Errors
@@ -27,4 +33,15 @@ pub trait Backend: Sync {
         inputs: &TensorSet,
         copies: usize,
     ) -> Result<Box<dyn Prepared>, PrepareError>;
+}
+
+/// What a trial must know of a device with memory of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Facts {
+    /// Its last-level cache in bytes.
+    pub last_level_bytes: u64,
+    /// Memory that is free, in bytes, if the device says.
+    pub available_bytes: Option<u64>,
+    /// How slots are launched, as it stands in cell keys.
+    pub host_mode: &'static str,
 }

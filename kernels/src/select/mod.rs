@@ -173,14 +173,15 @@ impl Search<'_> {
         tables.local.iter().chain(own).find_map(|table| self.nearest(table))
     }
 
-    /// Whether a table is of another key with the same architecture and no richer tier.
+    /// Whether a table is of another key of the same architecture: a host of a poorer tier, or a card that runs the same code.
     fn is_kin(&self, table: &DefaultsTable) -> bool {
-        let (Ok(DeviceKey::Host { arch, tier }), DeviceKey::Host { arch: own, tier: own_tier }) =
-            (table.key(), self.key)
-        else {
-            return false;
-        };
-        arch == own && tier < own_tier
+        match (table.key(), self.key) {
+            (Ok(DeviceKey::Host { arch, tier }), DeviceKey::Host { arch: own, tier: own_tier }) => {
+                arch == own && tier < own_tier
+            }
+            (Ok(DeviceKey::Cuda(class)), DeviceKey::Cuda(own)) => class != own && class.arch == own.arch,
+            _ => false,
+        }
     }
 
     fn exact(&mut self, table: &DefaultsTable, reason: Reason) -> Option<Found> {

@@ -51,10 +51,10 @@ pub fn variants() -> Vec<VariantFacts> {
                 variant: variant.name.to_owned(),
                 layout: variant.layout.to_owned(),
                 order_class: variant.order_class.id.to_owned(),
-                isa: variant.isa.to_string(),
+                isa: variant.target.to_string(),
                 source_path: variant.source.path.to_owned(),
                 source_sha256: variant.source_sha256(),
-                is_baseline: variant.isa == memra_contract::IsaTier::Scalar,
+                is_baseline: variant.target.is_within(memra_contract::IsaTier::Scalar),
             });
         }
     }

@@ -29,19 +29,21 @@ impl HostBackend {
     }
 }
 
-/// Refuses a variant whose instruction set the device lacks.
-pub(crate) fn check_tier(contract: &dyn Contract, variant: &Variant, key: DeviceKey) -> Result<(), PrepareError> {
-    let DeviceKey::Host { tier, .. } = key;
-    if variant.isa <= tier {
-        Ok(())
-    } else {
-        Err(PrepareError::Isa {
-            contract: contract.info().id,
-            variant: variant.name.to_owned(),
-            needs: variant.isa,
-            has: tier,
-        })
+/// Refuses a variant that a device does not run.
+pub(crate) fn check_target(contract: &dyn Contract, variant: &Variant, key: DeviceKey) -> Result<(), PrepareError> {
+    if variant.target.serves(key) {
+        return Ok(());
     }
+    let has = match key {
+        DeviceKey::Host { tier, .. } => tier.name(),
+        DeviceKey::Cuda(class) => class.arch.name(),
+    };
+    Err(PrepareError::Device {
+        contract: contract.info().id,
+        variant: variant.name.to_owned(),
+        needs: variant.target.to_string(),
+        has: has.to_owned(),
+    })
 }
 
 impl Backend for HostBackend {
@@ -61,7 +63,7 @@ impl Backend for HostBackend {
         inputs: &TensorSet,
         copies: usize,
     ) -> Result<Box<dyn Prepared>, PrepareError> {
-        check_tier(contract, variant, self.key)?;
+        check_target(contract, variant, self.key)?;
         contract.prepare_host(variant, problem, inputs, copies)
     }
 }

@@ -4,7 +4,7 @@ use memra_contract::{DType, TensorSet};
 
 use super::{ArgmaxVariant, ID, Sizes, run};
 use crate::backend::host::Pool;
-use crate::contract::{PrepareError, Prepared};
+use crate::contract::{LaunchError, PrepareError, Prepared};
 use crate::memory::Guarded;
 use crate::ops::{input, shared};
 
@@ -28,9 +28,10 @@ impl PreparedArgmax {
 }
 
 impl Prepared for PreparedArgmax {
-    fn launch(&mut self, pool: &Pool, copy: usize) {
+    fn launch(&mut self, pool: &Pool, copy: usize) -> Result<(), LaunchError> {
         let logits = &self.copies[copy % self.copies.len()];
         run(pool, self.variant, self.sizes.m, self.sizes.n, logits, self.out.as_mut_slice());
+        Ok(())
     }
 
     fn outputs(&self) -> TensorSet {

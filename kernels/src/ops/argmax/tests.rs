@@ -30,7 +30,7 @@ proptest! {
 }
 
 fn of_this_machine() -> impl Iterator<Item = &'static ArgmaxVariant> {
-    VARIANTS.iter().filter(|variant| variant.listed.isa <= this_tier())
+    VARIANTS.iter().filter(|variant| variant.listed.target.is_within(this_tier()))
 }
 
 #[test]

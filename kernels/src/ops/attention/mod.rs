@@ -83,7 +83,7 @@ macro_rules! variant {
             listed: Variant {
                 name: $name,
                 summary: $summary,
-                isa: $isa,
+                target: crate::contract::Target::Host($isa),
                 layout: "pages64",
                 order_class: order::ATTENTION_SPLIT256,
                 rows: (1, 4096),

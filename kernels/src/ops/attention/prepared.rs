@@ -7,7 +7,7 @@ use super::pages::Pages;
 use super::problem::{CacheSizes, halves_of, pages_of};
 use super::{AttentionVariant, ID, Scratch, run, scale_of};
 use crate::backend::host::Pool;
-use crate::contract::{PrepareError, Prepared};
+use crate::contract::{LaunchError, PrepareError, Prepared};
 use crate::memory::Guarded;
 use crate::ops::input;
 
@@ -50,12 +50,13 @@ impl PreparedAttention {
 }
 
 impl Prepared for PreparedAttention {
-    fn launch(&mut self, pool: &Pool, copy: usize) {
+    fn launch(&mut self, pool: &Pool, copy: usize) -> Result<(), LaunchError> {
         let copy = &self.copies[copy % self.copies.len()];
         let groups = self.sizes.groups(&self.page_table);
         let pages = Pages { keys: &copy.keys, values: &copy.values };
         let (shape, out) = (self.sizes.shape, self.out.as_mut_slice());
         run(pool, self.variant, shape, scale_of(shape.head_dim), &groups, &copy.q, pages, &mut self.scratch, out);
+        Ok(())
     }
 
     fn outputs(&self) -> TensorSet {

@@ -111,7 +111,7 @@ pub fn run(
     out: &mut [f32],
 ) {
     let m = check_launch(shape, groups, pages.keys.len(), pages.values.len());
-    assert!(variant.listed.isa <= this_tier(), "{} needs {}", variant.listed.name, variant.listed.isa);
+    assert!(variant.listed.target.is_within(this_tier()), "{} needs {}", variant.listed.name, variant.listed.target);
     assert_eq!(q.len(), m * shape.q_elements(), "a query of {m} rows is needed");
     assert_eq!(out.len(), q.len(), "an output of {m} rows is needed");
     if m == 0 {

@@ -76,7 +76,7 @@ impl World {
             self.sequences.iter().enumerate().map(|(i, (_, first, rows))| (i, *first, *rows)).collect();
         let single = Pool::new(1).unwrap();
         let baseline = self.launch(&single, &VARIANTS[0], &mut Scratch::new(), &whole);
-        for variant in variants().iter().filter(|variant| variant.listed.isa <= this_tier()) {
+        for variant in variants().iter().filter(|variant| variant.listed.target.is_within(this_tier())) {
             let mut scratch = Scratch::new();
             for threads in [1, 3] {
                 let pool = Pool::new(threads).unwrap();

@@ -78,7 +78,7 @@ macro_rules! variant {
             listed: Variant {
                 name: $name,
                 summary: $summary,
-                isa: IsaTier::Scalar,
+                target: crate::contract::Target::Host(IsaTier::Scalar),
                 layout: $text,
                 order_class: order::DEQUANTISE_EXACT,
                 rows: (1, 4096),

@@ -4,7 +4,7 @@ use memra_contract::{DType, Tensor, TensorSet};
 
 use super::{EmbedVariant, ID, Sizes, run};
 use crate::backend::host::Pool;
-use crate::contract::{PrepareError, Prepared};
+use crate::contract::{LaunchError, PrepareError, Prepared};
 use crate::memory::Guarded;
 use crate::ops::matmul::PackedSegment;
 use crate::ops::{input, shared};
@@ -39,9 +39,10 @@ impl PreparedEmbed {
 }
 
 impl Prepared for PreparedEmbed {
-    fn launch(&mut self, pool: &Pool, copy: usize) {
+    fn launch(&mut self, pool: &Pool, copy: usize) -> Result<(), LaunchError> {
         let weight = &self.copies[copy % self.copies.len()];
         run(pool, self.variant, weight, &self.tokens, self.out.as_mut_slice());
+        Ok(())
     }
 
     fn outputs(&self) -> TensorSet {

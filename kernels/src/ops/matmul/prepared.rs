@@ -10,7 +10,7 @@ use super::problem::{Activation, Epilogue, MatmulProblem};
 use super::product::{BoundSegment, Product};
 use super::variants::{MatmulVariant, Operands, Q8Rows};
 use crate::backend::host::Pool;
-use crate::contract::{PrepareError, Prepared};
+use crate::contract::{LaunchError, PrepareError, Prepared};
 use crate::memory::Guarded;
 use crate::ops::input;
 use crate::ops::quantise::{self, Quantiser};
@@ -60,7 +60,7 @@ impl PreparedMatmul {
             prepared.quants = vec![0; m * k];
             prepared.scales = vec![0.0; blocks];
             prepared.sums = vec![0; blocks];
-            prepared.quantiser = Some(Quantiser::new(quantise::kernel_for(variant.listed.isa)));
+            prepared.quantiser = Some(Quantiser::new(quantise::kernel_for(variant.listed.target.tier())));
         }
         if prepared.problem.epilogue == Epilogue::Residual {
             prepared.residual = input(ID, inputs, "residual", DType::F32, m * prepared.problem.width())?.to_f32();
@@ -79,7 +79,7 @@ impl PreparedMatmul {
 }
 
 impl Prepared for PreparedMatmul {
-    fn launch(&mut self, pool: &Pool, copy: usize) {
+    fn launch(&mut self, pool: &Pool, copy: usize) -> Result<(), LaunchError> {
         if let Some(quantiser) = &mut self.quantiser {
             quantiser.run(pool, &self.floats, &mut self.quants, &mut self.scales, &mut self.sums);
         }
@@ -87,6 +87,7 @@ impl Prepared for PreparedMatmul {
         let operands = Operands { m: self.problem.m, k: self.problem.k, floats: &self.floats, planes };
         let product = copy % self.copies.len();
         self.copies[product].run(pool, &operands, &self.residual, self.out.as_mut_slice());
+        Ok(())
     }
 
     fn outputs(&self) -> TensorSet {

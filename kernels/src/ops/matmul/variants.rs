@@ -14,7 +14,7 @@ use super::{
     avx512vnni_q8_panel16,
 };
 use crate::backend::host::Part;
-use crate::contract::{PrepareError, Source, Variant};
+use crate::contract::{PrepareError, Source, Target, Variant};
 
 /// Activations in int8 planes.
 #[derive(Debug, Clone, Copy)]
@@ -72,7 +72,7 @@ pub static VARIANTS: &[MatmulVariant] = &[
         listed: Variant {
             name: "scalar_q8",
             summary: "the order class in plain loops over stored blocks; the baseline of act=q8",
-            isa: IsaTier::Scalar,
+            target: Target::Host(IsaTier::Scalar),
             layout: "stored",
             order_class: order::DOT_I8_BLOCK32_CHAIN8,
             rows: (1, 4096),
@@ -87,7 +87,7 @@ pub static VARIANTS: &[MatmulVariant] = &[
         listed: Variant {
             name: "scalar_f32",
             summary: "the order class in plain loops; the baseline of act=f32",
-            isa: IsaTier::Scalar,
+            target: Target::Host(IsaTier::Scalar),
             layout: "stored",
             order_class: order::DOT_F32_CHAIN32,
             rows: (1, 4096),
@@ -102,7 +102,7 @@ pub static VARIANTS: &[MatmulVariant] = &[
         listed: Variant {
             name: "scalar_q4_1",
             summary: "the order class in plain loops over stored blocks; the baseline of q4_1 segments",
-            isa: IsaTier::Scalar,
+            target: Target::Host(IsaTier::Scalar),
             layout: "stored",
             order_class: order::DOT_U4_MIN_BLOCK32_CHAIN8,
             rows: (1, 4096),
@@ -118,7 +118,7 @@ pub static VARIANTS: &[MatmulVariant] = &[
         listed: Variant {
             name: "avx2_q4_1_panel8",
             summary: "panels of eight weight rows in chain order, a lane a row, pair sums kept in sixteen bits over a block",
-            isa: IsaTier::Avx2,
+            target: Target::Host(IsaTier::Avx2),
             layout: "panel8_min",
             order_class: order::DOT_U4_MIN_BLOCK32_CHAIN8,
             rows: (1, 4096),
@@ -135,7 +135,7 @@ pub static VARIANTS: &[MatmulVariant] = &[
             name: "avx512vnni_q4_1_panel16",
             summary: "panels of sixteen weight rows in chain order, a block with its scales and minima in one stream, weights \
                       unpacked once for eight activation rows",
-            isa: IsaTier::Avx512Vnni,
+            target: Target::Host(IsaTier::Avx512Vnni),
             layout: "panel16_min",
             order_class: order::DOT_U4_MIN_BLOCK32_CHAIN8,
             rows: (1, 4096),
@@ -151,7 +151,7 @@ pub static VARIANTS: &[MatmulVariant] = &[
         listed: Variant {
             name: "avx2_q8_row",
             summary: "one dot product at a time over stored blocks, eight blocks reduced together into the eight chains",
-            isa: IsaTier::Avx2,
+            target: Target::Host(IsaTier::Avx2),
             layout: "stored",
             order_class: order::DOT_I8_BLOCK32_CHAIN8,
             rows: (1, 4096),
@@ -167,7 +167,7 @@ pub static VARIANTS: &[MatmulVariant] = &[
         listed: Variant {
             name: "avx2_q8_panel8",
             summary: "panels of eight weight rows in chain order, a lane a row, weights loaded once for four activation rows",
-            isa: IsaTier::Avx2,
+            target: Target::Host(IsaTier::Avx2),
             layout: "panel8",
             order_class: order::DOT_I8_BLOCK32_CHAIN8,
             rows: (1, 4096),
@@ -184,7 +184,7 @@ pub static VARIANTS: &[MatmulVariant] = &[
             name: "avx512vnni_q8_panel16",
             summary: "panels of sixteen weight rows in chain order, four products an instruction and lane, weights loaded once \
                       for eight activation rows",
-            isa: IsaTier::Avx512Vnni,
+            target: Target::Host(IsaTier::Avx512Vnni),
             layout: "panel16_offset",
             order_class: order::DOT_I8_BLOCK32_CHAIN8,
             rows: (1, 4096),
@@ -200,7 +200,7 @@ pub static VARIANTS: &[MatmulVariant] = &[
         listed: Variant {
             name: "avx2_f32_row",
             summary: "one dot product at a time, thirty-two chains in four vectors",
-            isa: IsaTier::Avx2,
+            target: Target::Host(IsaTier::Avx2),
             layout: "stored",
             order_class: order::DOT_F32_CHAIN32,
             rows: (1, 4096),
@@ -216,7 +216,7 @@ pub static VARIANTS: &[MatmulVariant] = &[
         listed: Variant {
             name: "avx2_f32_tile4",
             summary: "a weight row with four activation rows, sixteen chains a pass, so that a loaded weight is used four times",
-            isa: IsaTier::Avx2,
+            target: Target::Host(IsaTier::Avx2),
             layout: "stored",
             order_class: order::DOT_F32_CHAIN32,
             rows: (1, 4096),

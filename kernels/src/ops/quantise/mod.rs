@@ -74,7 +74,7 @@ macro_rules! variant {
             listed: Variant {
                 name: $name,
                 summary: $summary,
-                isa: $isa,
+                target: crate::contract::Target::Host($isa),
                 layout: "rows",
                 order_class: order::QUANTISE_BLOCK32,
                 rows: (1, 4096),
@@ -119,7 +119,7 @@ pub fn by_name(name: &str) -> Option<&'static QuantiseVariant> {
 
 /// The fastest registered kernel of a tier for a few rows, used where a product quantises its own activation.
 pub(crate) fn kernel_for(tier: IsaTier) -> HostKernel {
-    VARIANTS.iter().rev().find(|entry| entry.listed.isa <= tier).map_or(scalar::kernel, |entry| entry.kernel)
+    VARIANTS.iter().rev().find(|entry| entry.listed.target.is_within(tier)).map_or(scalar::kernel, |entry| entry.kernel)
 }
 
 static LISTED: LazyLock<Vec<&'static Variant>> = LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).collect());

@@ -5,7 +5,7 @@ use memra_contract::{DType, TensorSet};
 
 use super::{HostKernel, ID, QuantiseVariant, Sizes, outputs};
 use crate::backend::host::{Partition, Pool};
-use crate::contract::{PrepareError, Prepared};
+use crate::contract::{LaunchError, PrepareError, Prepared};
 use crate::memory::Guarded;
 use crate::ops::input;
 
@@ -86,10 +86,11 @@ impl PreparedQuantise {
 }
 
 impl Prepared for PreparedQuantise {
-    fn launch(&mut self, pool: &Pool, copy: usize) {
+    fn launch(&mut self, pool: &Pool, copy: usize) -> Result<(), LaunchError> {
         let x = &self.copies[copy % self.copies.len()];
         let (quants, scales, sums) = (&mut self.quants, &mut self.scales, &mut self.sums);
         self.quantiser.run(pool, x, quants.as_mut_slice(), scales.as_mut_slice(), sums.as_mut_slice());
+        Ok(())
     }
 
     fn outputs(&self) -> TensorSet {

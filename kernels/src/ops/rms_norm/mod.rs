@@ -86,7 +86,7 @@ macro_rules! variant {
             listed: Variant {
                 name: $name,
                 summary: $summary,
-                isa: $isa,
+                target: crate::contract::Target::Host($isa),
                 layout: "rows",
                 order_class: order::RMS_CHAIN128,
                 rows: (1, 4096),

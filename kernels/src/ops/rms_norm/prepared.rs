@@ -4,7 +4,7 @@ use memra_contract::{DType, Tensor, TensorSet};
 
 use super::{ID, Operands, RmsNormVariant, Sizes};
 use crate::backend::host::{Partition, Pool};
-use crate::contract::{PrepareError, Prepared};
+use crate::contract::{LaunchError, PrepareError, Prepared};
 use crate::memory::Guarded;
 use crate::ops::input;
 
@@ -41,7 +41,7 @@ impl PreparedRmsNorm {
 }
 
 impl Prepared for PreparedRmsNorm {
-    fn launch(&mut self, pool: &Pool, copy: usize) {
+    fn launch(&mut self, pool: &Pool, copy: usize) -> Result<(), LaunchError> {
         let threads = pool.threads();
         let stale = self.schedule.take().filter(|schedule| schedule.0 == threads);
         let schedule = stale.unwrap_or_else(|| (threads, self.partition(threads)));
@@ -55,6 +55,7 @@ impl Prepared for PreparedRmsNorm {
             let operands = Operands { hidden: self.sizes.hidden, x, weight: &self.weight, epsilon: self.sizes.epsilon };
             (self.variant.kernel)(&operands, part.row(0));
         });
+        Ok(())
     }
 
     fn outputs(&self) -> TensorSet {

@@ -5,7 +5,7 @@ use memra_contract::{DType, TensorSet};
 
 use super::{ID, RmsNormQuantiseVariant, Sizes, run};
 use crate::backend::host::Pool;
-use crate::contract::{PrepareError, Prepared};
+use crate::contract::{LaunchError, PrepareError, Prepared};
 use crate::memory::Guarded;
 use crate::ops::{input, quantise};
 
@@ -42,7 +42,7 @@ impl PreparedRmsNormQuantise {
 }
 
 impl Prepared for PreparedRmsNormQuantise {
-    fn launch(&mut self, pool: &Pool, copy: usize) {
+    fn launch(&mut self, pool: &Pool, copy: usize) -> Result<(), LaunchError> {
         let Sizes { m, hidden, epsilon } = self.sizes;
         let x = &self.copies[copy % self.copies.len()];
         let (quants, scales, sums) = (&mut self.quants, &mut self.scales, &mut self.sums);
@@ -58,6 +58,7 @@ impl Prepared for PreparedRmsNormQuantise {
             scales.as_mut_slice(),
             sums.as_mut_slice(),
         );
+        Ok(())
     }
 
     fn outputs(&self) -> TensorSet {

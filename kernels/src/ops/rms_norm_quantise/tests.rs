@@ -24,7 +24,7 @@ proptest! {
         let (mut quants, mut scales, mut sums) = (vec![0; m * hidden], vec![0.0; m * blocks], vec![0; m * blocks]);
         (quantise::VARIANTS[0].kernel)(&normed, &mut quants, &mut scales, &mut sums);
         let pool = Pool::new(2).unwrap();
-        for variant in VARIANTS.iter().filter(|variant| variant.listed.isa <= this_tier()) {
+        for variant in VARIANTS.iter().filter(|variant| variant.listed.target.is_within(this_tier())) {
             let (mut q, mut s, mut t) = (vec![1; m * hidden], vec![f32::NAN; m * blocks], vec![1; m * blocks]);
             run(&pool, variant, m, hidden, 1e-5, &x, &weight, &mut q, &mut s, &mut t);
             prop_assert_eq!(&q, &quants, "{}", variant.listed.name);

@@ -95,7 +95,7 @@ macro_rules! variant {
             listed: Variant {
                 name: $name,
                 summary: $summary,
-                isa: $isa,
+                target: crate::contract::Target::Host($isa),
                 layout: "pages64",
                 order_class: order::ROPE_F32,
                 rows: (1, 4096),

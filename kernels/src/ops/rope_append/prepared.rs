@@ -6,7 +6,7 @@ use memra_contract::{DType, Tensor, TensorSet};
 
 use super::{ID, RopeAppendVariant, Rotation, Sizes, outputs, run};
 use crate::backend::host::Pool;
-use crate::contract::{PrepareError, Prepared};
+use crate::contract::{LaunchError, PrepareError, Prepared};
 use crate::memory::Guarded;
 use crate::ops::attention::pages::{PAGE, PagesMut};
 use crate::ops::attention::problem::pages_of;
@@ -82,7 +82,7 @@ impl PreparedRopeAppend {
 }
 
 impl Prepared for PreparedRopeAppend {
-    fn launch(&mut self, pool: &Pool, copy: usize) {
+    fn launch(&mut self, pool: &Pool, copy: usize) -> Result<(), LaunchError> {
         let qkv = &self.copies[copy % self.copies.len()];
         let groups = self.sizes.cache.groups(&self.page_table);
         let pages = PagesMut {
@@ -91,6 +91,7 @@ impl Prepared for PreparedRopeAppend {
         };
         let shape = self.sizes.cache.shape;
         run(pool, self.variant, shape, &self.rotation, &groups, qkv, self.q.as_mut_slice(), pages);
+        Ok(())
     }
 
     fn outputs(&self) -> TensorSet {

@@ -49,7 +49,7 @@ pub fn run(
 ) {
     let m = check_launch(shape, groups, pages.keys.len(), pages.values.len());
     let n_rot = rotation.n_rot;
-    assert!(variant.listed.isa <= this_tier(), "{} needs {}", variant.listed.name, variant.listed.isa);
+    assert!(variant.listed.target.is_within(this_tier()), "{} needs {}", variant.listed.name, variant.listed.target);
     assert!(n_rot.is_multiple_of(2) && n_rot <= shape.head_dim, "{n_rot} turned dimensions of {}", shape.head_dim);
     assert_eq!(rotation.table.len(), m * n_rot, "a rotation of {m} rows is needed");
     assert_eq!(qkv.len(), m * shape.qkv_elements(), "query, key and value of {m} rows are needed");

@@ -48,7 +48,7 @@ proptest! {
     #[test]
     fn any_cut_writes_the_same_cache(first in 0_usize..100, rows in 1_usize..300, chunk in 1_usize..130) {
         let wanted = append(1, &VARIANTS[0], first, rows, 1);
-        for variant in variants().iter().filter(|variant| variant.listed.isa <= this_tier()) {
+        for variant in variants().iter().filter(|variant| variant.listed.target.is_within(this_tier())) {
             for threads in [1, 3] {
                 for chunk in [chunk, rows] {
                     let got = append(threads, variant, first, rows, chunk);

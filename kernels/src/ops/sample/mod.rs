@@ -99,7 +99,7 @@ macro_rules! variant {
             listed: Variant {
                 name: $name,
                 summary: $summary,
-                isa: $isa,
+                target: crate::contract::Target::Host($isa),
                 layout: "rows",
                 order_class: order::SAMPLE_GUMBEL,
                 rows: (1, 4096),

@@ -4,7 +4,7 @@ use memra_contract::{DType, TensorSet};
 
 use super::{ID, RowParams, SampleScratch, SampleVariant, Sizes, inputs, run};
 use crate::backend::host::Pool;
-use crate::contract::{PrepareError, Prepared};
+use crate::contract::{LaunchError, PrepareError, Prepared};
 use crate::memory::Guarded;
 use crate::ops::{input, shared};
 
@@ -37,10 +37,11 @@ impl PreparedSample {
 }
 
 impl Prepared for PreparedSample {
-    fn launch(&mut self, pool: &Pool, copy: usize) {
+    fn launch(&mut self, pool: &Pool, copy: usize) -> Result<(), LaunchError> {
         let logits = &self.copies[copy % self.copies.len()];
         let Sizes { m, n, .. } = self.sizes;
         run(pool, self.variant, m, n, logits, &self.params, &mut self.scratch, self.out.as_mut_slice());
+        Ok(())
     }
 
     fn outputs(&self) -> TensorSet {

@@ -13,7 +13,7 @@ fn judge(logits: &[f32], params: &[RowParams]) -> Result<(), TestCaseError> {
     let mut scratch = SampleScratch::new();
     for threads in [1, 2] {
         let pool = Pool::new(threads).unwrap();
-        for variant in VARIANTS.iter().filter(|variant| variant.listed.isa <= this_tier()) {
+        for variant in VARIANTS.iter().filter(|variant| variant.listed.target.is_within(this_tier())) {
             let mut out = vec![u32::MAX; params.len()];
             run(&pool, variant, params.len(), n, logits, params, &mut scratch, &mut out);
             prop_assert_eq!(&out, &wanted, "{} {:?}", variant.listed.name, params);

@@ -4,7 +4,7 @@ use memra_contract::{DType, Tensor, TensorSet};
 
 use super::{ID, Sizes, SwigluVariant, run};
 use crate::backend::host::Pool;
-use crate::contract::{PrepareError, Prepared};
+use crate::contract::{LaunchError, PrepareError, Prepared};
 use crate::memory::Guarded;
 use crate::ops::input;
 
@@ -28,9 +28,10 @@ impl PreparedSwiglu {
 }
 
 impl Prepared for PreparedSwiglu {
-    fn launch(&mut self, pool: &Pool, copy: usize) {
+    fn launch(&mut self, pool: &Pool, copy: usize) -> Result<(), LaunchError> {
         let gate_up = &self.copies[copy % self.copies.len()];
         run(pool, self.variant, self.sizes.m, self.sizes.ffn, gate_up, self.out.as_mut_slice());
+        Ok(())
     }
 
     fn outputs(&self) -> TensorSet {

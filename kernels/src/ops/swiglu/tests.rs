@@ -18,7 +18,7 @@ proptest! {
         let wanted: Vec<u32> =
             gate_up.chunks_exact(2 * ffn).flat_map(|row| pairs(row).map(|(g, u)| order::swiglu(g, u).to_bits())).collect();
         let pool = Pool::new(2).unwrap();
-        for variant in VARIANTS.iter().filter(|variant| variant.listed.isa <= this_tier()) {
+        for variant in VARIANTS.iter().filter(|variant| variant.listed.target.is_within(this_tier())) {
             let mut out = vec![f32::NAN; m * ffn];
             run(&pool, variant, m, ffn, &gate_up, &mut out);
             prop_assert_eq!(bytemuck::cast_slice::<f32, u32>(&out), wanted.as_slice(), "{}", variant.listed.name);

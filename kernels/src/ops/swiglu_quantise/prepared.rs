@@ -5,7 +5,7 @@ use memra_contract::{DType, TensorSet};
 
 use super::{ID, Sizes, SwigluQuantiseVariant, run};
 use crate::backend::host::Pool;
-use crate::contract::{PrepareError, Prepared};
+use crate::contract::{LaunchError, PrepareError, Prepared};
 use crate::memory::Guarded;
 use crate::ops::{input, quantise};
 
@@ -39,7 +39,7 @@ impl PreparedSwigluQuantise {
 }
 
 impl Prepared for PreparedSwigluQuantise {
-    fn launch(&mut self, pool: &Pool, copy: usize) {
+    fn launch(&mut self, pool: &Pool, copy: usize) -> Result<(), LaunchError> {
         let gate_up = &self.copies[copy % self.copies.len()];
         let (quants, scales, sums) = (&mut self.quants, &mut self.scales, &mut self.sums);
         run(
@@ -52,6 +52,7 @@ impl Prepared for PreparedSwigluQuantise {
             scales.as_mut_slice(),
             sums.as_mut_slice(),
         );
+        Ok(())
     }
 
     fn outputs(&self) -> TensorSet {

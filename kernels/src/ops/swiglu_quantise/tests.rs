@@ -23,7 +23,7 @@ proptest! {
         swiglu::run(&pool, &swiglu::VARIANTS[0], m, ffn, &gate_up, &mut gated);
         let (mut quants, mut scales, mut sums) = (vec![0; m * ffn], vec![0.0; m * blocks], vec![0; m * blocks]);
         (quantise::VARIANTS[0].kernel)(&gated, &mut quants, &mut scales, &mut sums);
-        for variant in VARIANTS.iter().filter(|variant| variant.listed.isa <= this_tier()) {
+        for variant in VARIANTS.iter().filter(|variant| variant.listed.target.is_within(this_tier())) {
             let (mut q, mut s, mut t) = (vec![1; m * ffn], vec![f32::NAN; m * blocks], vec![1; m * blocks]);
             run(&pool, variant, m, ffn, &gate_up, &mut q, &mut s, &mut t);
             prop_assert_eq!(&q, &quants, "{}", variant.listed.name);

@@ -53,10 +53,8 @@ pub fn run(json: bool) -> anyhow::Result<u8> {
         findings.extend(void_rows(table));
     }
     let rows = |table: &DefaultsTable| table.families.iter().map(|family| family.rows.len()).sum::<usize>();
-    let runnable = CONTRACTS.iter().flat_map(|contract| contract.variants()).filter(|variant| {
-        let memra_contract::DeviceKey::Host { tier, .. } = key;
-        variant.isa <= tier
-    });
+    let runnable =
+        CONTRACTS.iter().flat_map(|contract| contract.variants()).filter(|variant| variant.target.serves(key));
     let diagnosis = Diagnosis {
         version: env!("CARGO_PKG_VERSION"),
         profile: env!("MEMRA_BUILD_PROFILE").to_owned(),

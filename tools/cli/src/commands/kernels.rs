@@ -26,7 +26,7 @@ fn describe(contract: &dyn Contract, variant: &Variant) -> serde_json::Value {
         "contract": contract.info().id,
         "revision": contract.info().revision,
         "variant": variant.name,
-        "isa": variant.isa.name(),
+        "isa": variant.target.to_string(),
         "layout": variant.layout,
         "order_class": variant.order_class.id,
         "rows": [variant.rows.0, variant.rows.1],
@@ -46,7 +46,7 @@ fn list(json: bool) -> anyhow::Result<()> {
         .map(|(contract, variant)| {
             vec![
                 format!("{}/{}", contract.info().id, variant.name),
-                variant.isa.to_string(),
+                variant.target.to_string(),
                 format!("{}-{}", variant.rows.0, variant.rows.1),
                 variant.layout.to_owned(),
                 variant.order_class.id.to_owned(),
@@ -123,14 +123,14 @@ fn show_contract(contract: &dyn Contract) -> anyhow::Result<()> {
     ui::print(ui::table(&["", ""], families.collect()))?;
     ui::print("\nvariants")?;
     let variants =
-        contract.variants().iter().map(|v| vec![format!("  {}", v.name), v.isa.to_string(), v.summary.to_owned()]);
+        contract.variants().iter().map(|v| vec![format!("  {}", v.name), v.target.to_string(), v.summary.to_owned()]);
     ui::print(ui::table(&["", "", ""], variants.collect()))
 }
 
 fn show_variant(contract: &dyn Contract, variant: &Variant) -> anyhow::Result<()> {
     ui::print(format_args!("{}/{}\n  {}\n", contract.info().id, variant.name, variant.summary))?;
     let rows = [
-        ("isa", variant.isa.to_string()),
+        ("isa", variant.target.to_string()),
         ("rows", format!("{} to {}", variant.rows.0, variant.rows.1)),
         ("layout", variant.layout.to_owned()),
         ("order class", variant.order_class.id.to_owned()),

@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use memra_artifact::GgufModel;
+use memra_contract::device::HostArch;
 use memra_contract::{DeviceKey, IsaTier};
 use memra_engine::runner::{Runner, RunnerOptions};
-use memra_kernels::backend::Backend as _;
-use memra_kernels::backend::host::HostBackend;
+use memra_kernels::backend::host::this_tier;
 use memra_kernels::registry;
 use memra_kernels::select::Tables;
 
@@ -48,7 +48,7 @@ fn open(file: &Path) -> anyhow::Result<GgufModel> {
 
 /// The device: this one, or as if it had a poorer instruction set.
 fn device(tier: Option<&str>) -> anyhow::Result<DeviceKey> {
-    let DeviceKey::Host { arch, tier: own } = HostBackend::detect().device_key();
+    let (arch, own) = (HostArch::of_this_build(), this_tier());
     let Some(name) = tier else { return Ok(DeviceKey::Host { arch, tier: own }) };
     let known = [IsaTier::Scalar, IsaTier::Avx2, IsaTier::Avx512Vnni];
     let Some(tier) = known.into_iter().find(|tier| tier.name() == name) else {

@@ -1,0 +1,218 @@
+//! A form on the device: ready to launch, outputs readable, slots as graphs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use memra_contract::{Tensor, TensorSet};
+
+use super::driver::{Buffer, Driver, DriverError, Event, Graph, Launch, Module};
+use crate::backend::host::Pool;
+use crate::contract::{LaunchError, Prepared};
+use crate::form::{Arg, DeviceForm, LaunchForm, LaunchMode, OutputForm};
+
+/// Bytes before and after an output that a launch must not touch.
+const GUARD_BYTES: usize = 256;
+
+/// The word that fills them.
+const GUARD: u32 = 0xA5A5_A5A5;
+
+/// Most launches that one graph holds.
+const GRAPH_LAUNCHES: u32 = 256;
+
+struct Output {
+    form: OutputForm,
+    buffer: Buffer,
+    /// What was read back after the last launch: guard, contents, guard.
+    bytes: Vec<u8>,
+}
+
+impl Output {
+    /// Contents rounded up, so that the guard behind them is aligned.
+    fn body(&self) -> usize {
+        self.form.bytes().next_multiple_of(GUARD_BYTES)
+    }
+
+    fn contents(&self) -> &[u8] {
+        &self.bytes[GUARD_BYTES..GUARD_BYTES + self.form.bytes()]
+    }
+}
+
+/// A variant on the device.
+pub(super) struct CudaPrepared {
+    driver: Arc<Driver>,
+    // Launches hold addresses and functions of these.
+    _module: Arc<Module>,
+    _fixed: Vec<Buffer>,
+    _rotating: Vec<Vec<Buffer>>,
+    _scratch: Vec<Buffer>,
+    outputs: Vec<Output>,
+    /// Launches of each copy.
+    copies: Vec<Vec<Launch>>,
+    copy_bytes: usize,
+    mode: LaunchMode,
+    poison: u32,
+    graphs: HashMap<(usize, u32), Graph>,
+    clock: (Event, Event),
+}
+
+impl CudaPrepared {
+    /// Uploads a form with so many copies of what rotates.
+    pub(super) fn new(
+        driver: &Arc<Driver>,
+        module: Arc<Module>,
+        form: &DeviceForm,
+        copies: usize,
+    ) -> Result<Self, DriverError> {
+        let fixed = form.fixed.iter().map(|bytes| driver.upload(bytes)).collect::<Result<Vec<_>, _>>()?;
+        let scratch = form.scratch.iter().map(|bytes| driver.zeroed(*bytes)).collect::<Result<Vec<_>, _>>()?;
+        let outputs = form
+            .outputs
+            .iter()
+            .map(|output| {
+                let bytes = output.bytes().next_multiple_of(GUARD_BYTES) + 2 * GUARD_BYTES;
+                let buffer = driver.zeroed(bytes)?;
+                Ok(Output { form: output.clone(), buffer, bytes: vec![0; bytes] })
+            })
+            .collect::<Result<Vec<_>, DriverError>>()?;
+        let (mut rotating, mut launches) = (Vec::new(), Vec::new());
+        for _ in 0..copies.max(1) {
+            let buffers = form.rotating.iter().map(|bytes| driver.upload(bytes)).collect::<Result<Vec<_>, _>>()?;
+            let address = |arg: &Arg| match arg {
+                Arg::Fixed(index) => fixed[*index].address(),
+                Arg::Rotating(index) => buffers[*index].address(),
+                Arg::Output(index) => outputs[*index].buffer.address() + GUARD_BYTES as u64,
+                Arg::Scratch(index) => scratch[*index].address(),
+                Arg::U32(value) => u64::from(*value),
+                Arg::F32(value) => u64::from(value.to_bits()),
+                Arg::Null => 0,
+            };
+            let of_copy = form
+                .launches
+                .iter()
+                .map(|LaunchForm { entry, grid, block, shared_bytes, args }| {
+                    let function = module.function(entry, *shared_bytes)?;
+                    let args = args.iter().map(address).collect();
+                    let mut launch = Launch::new(function, *grid, *block, *shared_bytes, args);
+                    launch.is_overlapped = form.mode == LaunchMode::Overlapped;
+                    Ok(launch)
+                })
+                .collect::<Result<Vec<_>, DriverError>>()?;
+            launches.push(of_copy);
+            rotating.push(buffers);
+        }
+        driver.synchronise()?;
+        Ok(Self {
+            driver: Arc::clone(driver),
+            _module: module,
+            _fixed: fixed,
+            _rotating: rotating,
+            _scratch: scratch,
+            outputs,
+            copies: launches,
+            copy_bytes: form.copy_bytes(),
+            mode: form.mode,
+            poison: 0,
+            graphs: HashMap::new(),
+            clock: (driver.event()?, driver.event()?),
+        })
+    }
+
+    fn run(&self, copy: usize) -> Result<(), DriverError> {
+        self.copies[copy % self.copies.len()].iter().try_for_each(|launch| self.driver.launch(launch))
+    }
+
+    fn launch_and_read(&mut self, copy: usize) -> Result<(), DriverError> {
+        for output in &self.outputs {
+            output.buffer.fill(GUARD)?;
+            let mut bytes: Vec<u8> = vec![0; output.form.bytes()];
+            for (byte, pattern) in bytes.iter_mut().zip(self.poison.to_le_bytes().iter().cycle()) {
+                *byte = *pattern;
+            }
+            let mut all = vec![0xA5; GUARD_BYTES];
+            all.extend(bytes);
+            output.buffer.write(&all)?;
+        }
+        self.run(copy)?;
+        for output in &mut self.outputs {
+            output.bytes = output.buffer.download()?;
+        }
+        Ok(())
+    }
+
+    fn graph(&mut self, copy: usize, launches: u32) -> Result<&Graph, DriverError> {
+        let key = (copy % self.copies.len(), launches);
+        if !self.graphs.contains_key(&key) {
+            let driver = Arc::clone(&self.driver);
+            let graph = driver.capture(|| (0..launches as usize).try_for_each(|n| self.run(key.0 + n)))?;
+            self.graphs.insert(key, graph);
+        }
+        Ok(&self.graphs[&key])
+    }
+
+    /// Launches as graphs: whole ones of [`GRAPH_LAUNCHES`], then the rest.
+    fn slot(&mut self, copy: usize, launches: u32) -> Result<u64, DriverError> {
+        if self.mode == LaunchMode::Eager {
+            self.driver.synchronise()?;
+            self.driver.record(&self.clock.0)?;
+            (0..launches as usize).try_for_each(|n| self.run(copy.wrapping_add(n)))?;
+            self.driver.record(&self.clock.1)?;
+            return self.clock.1.since(&self.clock.0);
+        }
+        let mut parts = Vec::new();
+        let (mut left, mut at) = (launches, copy % self.copies.len());
+        while left > 0 {
+            let part = left.min(GRAPH_LAUNCHES);
+            self.graph(at, part)?;
+            parts.push((at, part));
+            (left, at) = (left - part, (at + part as usize) % self.copies.len());
+        }
+        self.driver.synchronise()?;
+        self.driver.record(&self.clock.0)?;
+        for key in parts {
+            self.driver.start(&self.graphs[&key])?;
+        }
+        self.driver.record(&self.clock.1)?;
+        self.clock.1.since(&self.clock.0)
+    }
+}
+
+fn failed(error: DriverError) -> LaunchError {
+    LaunchError(error.to_string())
+}
+
+impl Prepared for CudaPrepared {
+    fn launch(&mut self, _: &Pool, copy: usize) -> Result<(), LaunchError> {
+        self.launch_and_read(copy).map_err(failed)
+    }
+
+    fn timed(&mut self, _: &Pool, copy: usize, launches: u32) -> Result<u64, LaunchError> {
+        self.slot(copy, launches).map_err(failed)
+    }
+
+    fn outputs(&self) -> TensorSet {
+        let tensor = |output: &Output| Tensor {
+            name: output.form.name.clone(),
+            dtype: output.form.dtype,
+            shape: output.form.shape.clone(),
+            bytes: output.contents().to_vec(),
+        };
+        TensorSet::new(self.outputs.iter().map(tensor).collect())
+    }
+
+    /// The pattern is put there by the next launch.
+    fn poison(&mut self, pattern: u32) {
+        self.poison = pattern;
+    }
+
+    fn guards_hold(&self) -> bool {
+        self.outputs.iter().all(|output| {
+            let end = GUARD_BYTES + output.form.bytes();
+            debug_assert!(end <= GUARD_BYTES + output.body());
+            output.bytes[..GUARD_BYTES].iter().chain(&output.bytes[end..]).all(|byte| *byte == 0xA5)
+        })
+    }
+
+    fn copy_bytes(&self) -> usize {
+        self.copy_bytes
+    }
+}
