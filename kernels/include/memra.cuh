@@ -10,10 +10,10 @@ typedef unsigned int u32;
 typedef long long i64;
 typedef unsigned long long u64;
 
-// Sixteen bytes of a weight that is read once: not kept in L1, first to leave L2.
+// Sixteen bytes of a weight that is read once: not kept in L1.
 __device__ __forceinline__ uint4 load_weights(const void* address) {
     uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.L2::evict_first.v4.u32 {%0, %1, %2, %3}, [%4];"
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(address));
     return v;
 }
