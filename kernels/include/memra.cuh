@@ -10,11 +10,21 @@ typedef unsigned int u32;
 typedef long long i64;
 typedef unsigned long long u64;
 
-// Sixteen bytes of a weight that is read once: not kept in L1.
+// Weights are read once: not kept in L1.
 __device__ __forceinline__ uint4 load_weights(const void* address) {
     uint4 v;
     asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(address));
+    return v;
+}
+__device__ __forceinline__ uint2 load_weights8(const void* address) {
+    uint2 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(address));
+    return v;
+}
+__device__ __forceinline__ u32 load_weights4(const void* address) {
+    u32 v;
+    asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(address));
     return v;
 }
 
@@ -25,12 +35,27 @@ __device__ __forceinline__ float warp_pair_tree(float v) {
     return v;
 }
 
-// Integer dot product of four signed bytes, added to c.
-__device__ __forceinline__ int dot4(int a, int b, int c) { return __dp4a(a, b, c); }
+// An integer of at most 22 bits and a sign in the mantissa of this float is read back by one subtraction.
+#define EXACT_INT_BITS 0x4B400000
+#define EXACT_INT 12582912.0f
 
-// C += A * B on 16 x 32 and 32 x 8 signed bytes.
-__device__ __forceinline__ void mma_s8(int (&c)[4], const uint4& a, u32 b0, u32 b1) {
-    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
+// D = A * B + C on 16 x 32 and 32 x 8 signed bytes, exact.
+__device__ __forceinline__ int4 mma_s8(const uint4& a, const uint2& b, const int4& c) {
+    int4 d;
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+                 : "=r"(d.x), "=r"(d.y), "=r"(d.z), "=r"(d.w)
+                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y), "r"(c.x), "r"(c.y), "r"(c.z), "r"(c.w));
+    return d;
+}
+
+// D += A * B on 16 x 16 and 16 x 8 halves, f32 accumulation in the order of the hardware.
+__device__ __forceinline__ void mma_f16(float4& d, const uint4& a, const uint2& b) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d.x), "+f"(d.y), "+f"(d.z), "+f"(d.w)
+                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
+}
+__device__ __forceinline__ void mma_bf16(float4& d, const uint4& a, const uint2& b) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d.x), "+f"(d.y), "+f"(d.z), "+f"(d.w)
+                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
 }
