@@ -14,6 +14,7 @@ pub mod order;
 pub mod problem;
 pub mod tensor;
 pub mod tolerance;
+pub mod weights;
 
 pub use cost::Cost;
 pub use device::{DeviceKey, IsaTier};

@@ -7,6 +7,7 @@
 mod argmax;
 mod attention;
 mod dequantise;
+mod dot;
 mod exp;
 mod rope;
 mod sample;
@@ -17,6 +18,11 @@ pub use attention::{
     ATTENTION_SPLIT, ATTENTION_SPLIT256, AttentionSplit, attention, attention_combine, attention_split,
 };
 pub use dequantise::{DEQUANTISE_EXACT, dequantise_q8_0};
+pub use dot::{
+    DOT_E2M1_BLOCK16_CHAIN8, DOT_F8_BLOCK128_CHAIN32, DOT_F32_CHAIN32, DOT_I8_BLOCK32_CHAIN8,
+    DOT_I8_SUB16_BLOCK32_CHAIN8, DOT_U_MIN_BLOCK32_CHAIN8, DOT_U4_MIN_BLOCK32_CHAIN8, E2m1Weights, F8_BLOCK,
+    MinWeights, SubWeights, dot_e2m1, dot_f8, dot_f32, dot_i8, dot_i8_sub16, dot_u_min,
+};
 pub use exp::{EXP_COEFFICIENTS, EXP_HIGHEST, EXP_LOWEST, LN2_HIGH, LN2_LOW, exp};
 pub use rope::{ROPE_F32, RotationKind, rope_head, rope_pair};
 pub use sample::{
@@ -24,8 +30,6 @@ pub use sample::{
     sample_bits, sample_exponent, sample_keys,
 };
 pub use swiglu::{SWIGLU, SWIGLU_QUANTISE_BLOCK32, swiglu, swiglu_quantise_block};
-
-use half::f16;
 
 /// A named definition of arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,28 +53,6 @@ pub const QUANTISE_BLOCK32: OrderClass = OrderClass {
            sum = exact sum of q",
 };
 
-/// Integer block products folded into eight f32 chains.
-pub const DOT_I8_BLOCK32_CHAIN8: OrderClass = OrderClass {
-    id: "dot_i8_block32_chain8",
-    text: "block b of 32: s = exact integer dot; chain[b mod 8] = fma(f32(s), weight_scale * activation_scale, chain[b mod \
-           8]); chains are added in a pair tree at distances 4, 2, 1; a residual is added last",
-};
-
-/// Integer block products of four-bit weights with a minimum, folded into eight f32 chains.
-pub const DOT_U4_MIN_BLOCK32_CHAIN8: OrderClass = OrderClass {
-    id: "dot_u4_min_block32_chain8",
-    text: "block b of 32: s = exact integer dot of the unsigned quants, t = f32(sum of the activation's quants) * \
-           activation_scale; c = chain[b mod 8]; c = fma(f32(s), weight_scale * activation_scale, c); c = fma(weight_minimum, \
-           t, c); chains are added in a pair tree at distances 4, 2, 1; a residual is added last",
-};
-
-/// Float products folded into thirty-two f32 chains.
-pub const DOT_F32_CHAIN32: OrderClass = OrderClass {
-    id: "dot_f32_chain32",
-    text: "element i: chain[i mod 32] = fma(weight, activation, chain[i mod 32]); chains are added in a pair tree at \
-           distances 16, 8, 4, 2, 1; a residual is added last",
-};
-
 /// Sum of squares in 128 f32 chains, then one scale for the row.
 pub const RMS_CHAIN128: OrderClass = OrderClass {
     id: "rms_chain128",
@@ -89,7 +71,11 @@ pub const ALL: &[OrderClass] = &[
     QUANTISE_BLOCK32,
     DOT_I8_BLOCK32_CHAIN8,
     DOT_U4_MIN_BLOCK32_CHAIN8,
+    DOT_U_MIN_BLOCK32_CHAIN8,
+    DOT_I8_SUB16_BLOCK32_CHAIN8,
+    DOT_E2M1_BLOCK16_CHAIN8,
     DOT_F32_CHAIN32,
+    DOT_F8_BLOCK128_CHAIN32,
     RMS_CHAIN128,
     RMS_CHAIN128_QUANTISE_BLOCK32,
     ROPE_F32,
@@ -129,64 +115,6 @@ pub fn quantise_block(x: &[f32; QUANT_BLOCK]) -> ([i8; QUANT_BLOCK], f32, i16) {
     (quants, maximum / 127.0, sum)
 }
 
-/// [`DOT_I8_BLOCK32_CHAIN8`] for one output: `k` quants a side, one scale per 32 of them, optional residual.
-pub fn dot_i8(
-    weight: &[i8],
-    weight_scales: &[f16],
-    activation: &[i8],
-    activation_scales: &[f32],
-    residual: Option<f32>,
-) -> f32 {
-    let mut chains = [0.0_f32; 8];
-    for (b, (w, x)) in weight.chunks_exact(QUANT_BLOCK).zip(activation.chunks_exact(QUANT_BLOCK)).enumerate() {
-        let isum: i32 = w.iter().zip(x).map(|(w, x)| i32::from(*w) * i32::from(*x)).sum();
-        let scale = weight_scales[b].to_f32() * activation_scales[b];
-        chains[b % 8] = (isum as f32).mul_add(scale, chains[b % 8]);
-    }
-    finish(pair_tree(chains), residual)
-}
-
-/// Weights of one row in blocks of 32 with a scale and a minimum a block: `value = scale * quant + minimum`.
-#[derive(Debug, Clone, Copy)]
-pub struct MinWeights<'a> {
-    /// Unsigned quants, `k` of them.
-    pub quants: &'a [u8],
-    /// One a block.
-    pub scales: &'a [f16],
-    /// One a block.
-    pub minima: &'a [f16],
-}
-
-/// [`DOT_U4_MIN_BLOCK32_CHAIN8`] for one output: `k` quants a side, optional residual.
-pub fn dot_u4_min(weight: MinWeights<'_>, activation: &[i8], activation_scales: &[f32], residual: Option<f32>) -> f32 {
-    let mut chains = [0.0_f32; 8];
-    for (b, (w, x)) in weight.quants.chunks_exact(QUANT_BLOCK).zip(activation.chunks_exact(QUANT_BLOCK)).enumerate() {
-        let isum: i32 = w.iter().zip(x).map(|(w, x)| i32::from(*w) * i32::from(*x)).sum();
-        let sum: i32 = x.iter().map(|x| i32::from(*x)).sum();
-        let scale = weight.scales[b].to_f32() * activation_scales[b];
-        let offset = sum as f32 * activation_scales[b];
-        let chain = (isum as f32).mul_add(scale, chains[b % 8]);
-        chains[b % 8] = weight.minima[b].to_f32().mul_add(offset, chain);
-    }
-    finish(pair_tree(chains), residual)
-}
-
-/// [`DOT_F32_CHAIN32`] for one output: `k` floats a side, optional residual.
-pub fn dot_f32(weight: &[f32], activation: &[f32], residual: Option<f32>) -> f32 {
-    let mut chains = [0.0_f32; 32];
-    for (i, (w, x)) in weight.iter().zip(activation).enumerate() {
-        chains[i % 32] = w.mul_add(*x, chains[i % 32]);
-    }
-    finish(pair_tree(chains), residual)
-}
-
-fn finish(product: f32, residual: Option<f32>) -> f32 {
-    match residual {
-        None => product,
-        Some(residual) => product + residual,
-    }
-}
-
 /// The row factor of [`RMS_CHAIN128`]: `1 / sqrt(mean(x^2) + epsilon)`.
 pub fn rms_factor(x: &[f32], epsilon: f32) -> f32 {
     let mut chains = [0.0_f32; 128];
@@ -219,19 +147,6 @@ mod tests {
         for lane in lanes {
             assert_eq!(lane.to_bits(), pair_tree(chains).to_bits());
         }
-    }
-
-    #[test]
-    fn order_matters_and_is_kept() {
-        // Summed left to right this is 0; the classes keep block 0 and block 8 in one chain.
-        let mut activation = vec![0_i8; 32 * 9];
-        activation[0] = 1;
-        activation[32 * 8] = 1;
-        let weight = activation.clone();
-        let scales = vec![f16::ONE; 9];
-        let mut activation_scales = vec![1.0_f32; 9];
-        activation_scales[8] = 1e-9;
-        assert_eq!(dot_i8(&weight, &scales, &activation, &activation_scales, Some(-1.0)), 0.0);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Plain host tensors in their stored layout: what inputs are generated into and outputs are compared in.
 
+use half::{bf16, f16};
+
 use crate::format::DType;
 
 /// One tensor: a name, an element type, a shape (slowest axis first) and its little-endian bytes.
@@ -21,6 +23,17 @@ impl Tensor {
         debug_assert_eq!(shape.iter().product::<usize>(), values.len());
         let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         Self { name: name.to_owned(), dtype: DType::F32, shape: shape.to_vec(), bytes }
+    }
+
+    /// A tensor of floats, rounded to a type of [`DType::F32`], [`DType::F16`] and [`DType::Bf16`].
+    pub fn floats(name: &str, shape: &[usize], dtype: DType, values: &[f32]) -> Self {
+        debug_assert_eq!(shape.iter().product::<usize>(), values.len());
+        let bytes = match dtype {
+            DType::F16 => values.iter().flat_map(|v| f16::from_f32(*v).to_le_bytes()).collect(),
+            DType::Bf16 => values.iter().flat_map(|v| bf16::from_f32(*v).to_le_bytes()).collect(),
+            _ => return Self::f32(name, shape, values),
+        };
+        Self { name: name.to_owned(), dtype, shape: shape.to_vec(), bytes }
     }
 
     /// A tensor of signed bytes.
@@ -49,6 +62,16 @@ impl Tensor {
             return Vec::new();
         }
         self.bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+    }
+
+    /// The contents of f32, f16 or bf16 as f32 values, exact; empty for another element type.
+    pub fn to_floats(&self) -> Vec<f32> {
+        let pairs = self.bytes.as_chunks::<2>().0.iter();
+        match self.dtype {
+            DType::F16 => pairs.map(|b| f16::from_le_bytes(*b).to_f32()).collect(),
+            DType::Bf16 => pairs.map(|b| bf16::from_le_bytes(*b).to_f32()).collect(),
+            _ => self.to_f32(),
+        }
     }
 
     /// The contents as signed bytes; empty for another element type.
@@ -101,5 +124,21 @@ impl TensorSet {
     /// Total size of the contents in bytes.
     pub fn total_bytes(&self) -> usize {
         self.tensors.iter().map(|t| t.bytes.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_are_stored_in_their_type_and_come_back() {
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
+            let tensor = Tensor::floats("x", &[3], dtype, &[1.0, -2.5, 0.0]);
+            assert_eq!((tensor.dtype, tensor.bytes.len()), (dtype, 3 * dtype.bytes()));
+            assert_eq!(tensor.to_floats(), [1.0, -2.5, 0.0]);
+        }
+        assert_eq!(Tensor::floats("x", &[1], DType::Bf16, &[1.001]).to_floats(), [1.0]);
+        assert!(Tensor::i8("x", &[1], &[1]).to_floats().is_empty());
     }
 }

@@ -193,6 +193,9 @@ pub enum Fault {
     /// A number that is no tensor type.
     #[error("{0} is no tensor type, or one that was removed from the format")]
     UnknownFormat(u32),
+    /// A format that GGUF has no number for.
+    #[error("GGUF has no tensor type for {0}")]
+    NotInGguf(BlockFormat),
     /// A row that is no whole number of blocks.
     #[error("rows of {row} elements do not divide into {format} blocks of {}", .format.block_elems)]
     PartialBlock {

@@ -78,7 +78,7 @@ pub enum WriteError {
 struct Declared {
     name: String,
     dims: Vec<u64>,
-    format: BlockFormat,
+    gguf_id: u32,
     offset: u64,
     byte_len: u64,
 }
@@ -152,20 +152,21 @@ impl GgufWriter {
     /// # Errors
     ///
     /// The name is empty, longer than 63 bytes, holds a NUL or is declared already; there are more than four
-    /// dimensions or one of 0; a row is no whole number of blocks; a size overflows.
+    /// dimensions or one of 0; GGUF has no such format; a row is no whole number of blocks; a size overflows.
     pub fn declare(&mut self, name: &str, dims: &[u64], format: BlockFormat) -> Result<(), WriteError> {
-        let byte_len = (|| {
+        let (gguf_id, byte_len) = (|| {
             check::tensor_name(name)?;
+            let gguf_id = format.gguf_id.ok_or(Fault::NotInGguf(format))?;
             if self.names.contains(name) {
                 return Err(Fault::DuplicateTensor(name.to_owned()));
             }
             check::dim_count(dims.len() as u64)?;
             let elems = dims.iter().try_fold(1, |elems, dim| check::dim(elems, *dim))?;
-            check::byte_len(format, dims.first().copied().unwrap_or(1), elems)
+            Ok((gguf_id, check::byte_len(format, dims.first().copied().unwrap_or(1), elems)?))
         })()
         .map_err(|fault| WriteError::Tensor { name: name.to_owned(), fault })?;
         self.names.insert(name.to_owned());
-        self.tensors.push(Declared { name: name.to_owned(), dims: dims.to_vec(), format, offset: 0, byte_len });
+        self.tensors.push(Declared { name: name.to_owned(), dims: dims.to_vec(), gguf_id, offset: 0, byte_len });
         Ok(())
     }
 
@@ -337,7 +338,7 @@ fn push_tensor(out: &mut Vec<u8>, tensor: &Declared) {
     for dim in &tensor.dims {
         out.extend(dim.to_le_bytes());
     }
-    out.extend(tensor.format.gguf_id.to_le_bytes());
+    out.extend(tensor.gguf_id.to_le_bytes());
     out.extend(tensor.offset.to_le_bytes());
 }
 

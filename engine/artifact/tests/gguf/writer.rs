@@ -58,6 +58,8 @@ fn what_a_reader_would_refuse_is_refused() {
     assert_eq!(fault(writer.declare("t", &[4, 0], f32)), Fault::ZeroDim);
     assert_eq!(fault(writer.declare("t", &[1 << 32, 1 << 32], f32)), Fault::TooManyElements);
     assert_eq!(fault(writer.declare("t", &[1 << 62], f32)), Fault::SizeOverflow);
+    let beyond = BlockFormat::F8_E4M3;
+    assert_eq!(fault(writer.declare("t", &[1], beyond)), Fault::NotInGguf(beyond));
     let partial = Fault::PartialBlock { row: 33, format: BlockFormat::Q8_0 };
     assert_eq!(fault(writer.declare("t", &[33], BlockFormat::Q8_0)), partial);
     writer.declare("t", &[1], f32).unwrap();

@@ -1,10 +1,12 @@
 //! Seeded inputs of the matrix product, ordinary and made to break kernels.
 
+mod stored;
+
 use half::f16;
 use memra_contract::order::{self, QUANT_BLOCK};
-use memra_contract::{BlockFormat, Tensor, TensorSet};
+use memra_contract::{DType, Tensor, TensorSet};
 
-use super::problem::{Activation, Epilogue, MatmulProblem, Segment};
+use super::problem::{Epilogue, MatmulProblem};
 use super::{ID, INFO};
 use crate::contract::InputError;
 use crate::input::Stream;
@@ -86,6 +88,22 @@ impl Family {
             Self::Zeros => 0.0,
         }
     }
+
+    /// A float that is stored as f16: the same where it fits, with smaller extremes.
+    fn half_float(self, stream: Stream, i: u64) -> f32 {
+        match self {
+            Self::Normal | Self::Uniform | Self::Zeros => self.float(stream, i),
+            Self::Extremes => [-6.0e4, 6.0e4, 1.0][(stream.bits(i / 5) % 3) as usize],
+            Self::Cancel => [1.0e4, -1.0e4][(i / 3 % 2) as usize] + 64.0 * stream.plus_minus_one(i),
+            Self::Spike if i.is_multiple_of(61) => 6.0e4,
+            Self::Spike => 1.0e-6 * stream.normal(i),
+        }
+    }
+
+    /// A float that is stored as `dtype`.
+    fn float_of(self, dtype: DType, stream: Stream, i: u64) -> f32 {
+        if dtype == DType::F16 { self.half_float(stream, i) } else { self.float(stream, i) }
+    }
 }
 
 pub(super) fn generate(problem: &MatmulProblem, family: &str, seed: u64) -> Result<TensorSet, InputError> {
@@ -93,10 +111,12 @@ pub(super) fn generate(problem: &MatmulProblem, family: &str, seed: u64) -> Resu
     let mut tensors = Vec::new();
     let stream = Stream::new(seed, "activation");
     let elements = problem.m * problem.k;
-    let floats: Vec<f32> = (0..elements as u64).map(|i| family.float(stream, i)).collect();
-    match problem.activation {
-        Activation::F32 => tensors.push(Tensor::f32("activation", &[problem.m, problem.k], &floats)),
-        Activation::Q8 => tensors.extend(planes(problem, family, &floats)),
+    let dtype = problem.activation.dtype();
+    let floats: Vec<f32> =
+        (0..elements as u64).map(|i| family.float_of(dtype.unwrap_or(DType::F32), stream, i)).collect();
+    match dtype {
+        Some(dtype) => tensors.push(Tensor::floats("activation", &[problem.m, problem.k], dtype, &floats)),
+        None => tensors.extend(planes(problem, family, &floats)),
     }
     if problem.epilogue == Epilogue::Residual {
         let stream = Stream::new(seed, "residual");
@@ -107,15 +127,16 @@ pub(super) fn generate(problem: &MatmulProblem, family: &str, seed: u64) -> Resu
     for (index, segment) in problem.segments.iter().enumerate() {
         let name = format!("weight{index}");
         let stream = Stream::new(seed, &name);
-        let bytes = if segment.format == BlockFormat::F32 {
-            let count = (segment.n * problem.k) as u64;
-            (0..count).flat_map(|i| family.float(stream, i).to_le_bytes()).collect()
-        } else if segment.format == BlockFormat::Q4_1 {
-            q4_1_bytes(problem, *segment, family, stream)
-        } else {
-            q8_0_bytes(problem, *segment, family, stream)
-        };
+        let bytes = stored::bytes(family, *segment, problem.k, stream);
         tensors.push(Tensor::u8(&name, &[segment.n, segment.row_bytes(problem.k)], bytes));
+        if let Some((name, shape)) = segment.outer_tensor(problem.k) {
+            let name = format!("{name}{index}");
+            let stream = Stream::new(seed, &name);
+            let scales: Vec<f32> = (0..segment.outer_scales(problem.k) as u64)
+                .map(|i| family.scale(stream, i).to_f32() * stored::OUTER_FACTOR)
+                .collect();
+            tensors.push(Tensor::f32(&name, &shape, &scales));
+        }
     }
     Ok(TensorSet::new(tensors))
 }
@@ -144,40 +165,6 @@ fn planes(problem: &MatmulProblem, family: Family, floats: &[f32]) -> [Tensor; 3
     ]
 }
 
-fn q8_0_bytes(problem: &MatmulProblem, segment: Segment, family: Family, stream: Stream) -> Vec<u8> {
-    let blocks = (segment.n * problem.blocks()) as u64;
-    let mut bytes = Vec::with_capacity(segment.bytes(problem.k));
-    let scales = Stream::new(stream.bits(0), "scale");
-    for block in 0..blocks {
-        bytes.extend_from_slice(&family.scale(scales, block).to_le_bytes());
-        let first = block * QUANT_BLOCK as u64;
-        bytes.extend((first..first + QUANT_BLOCK as u64).map(|i| family.quant(stream, i).cast_unsigned()));
-    }
-    bytes
-}
-
-fn q4_1_bytes(problem: &MatmulProblem, segment: Segment, family: Family, stream: Stream) -> Vec<u8> {
-    let blocks = (segment.n * problem.blocks()) as u64;
-    let mut bytes = Vec::with_capacity(segment.bytes(problem.k));
-    let scales = Stream::new(stream.bits(0), "scale");
-    let minima = Stream::new(stream.bits(0), "minimum");
-    for block in 0..blocks {
-        let scale = family.scale(scales, block);
-        // A block of trained weights reaches to both sides of zero.
-        let minimum = match family {
-            Family::Normal | Family::Uniform => f16::from_f32(scale.to_f32() * (-9.0 + 3.0 * minima.unit(block))),
-            _ => family.scale(minima, block + 1),
-        };
-        bytes.extend_from_slice(&scale.to_le_bytes());
-        bytes.extend_from_slice(&minimum.to_le_bytes());
-        bytes.extend((block * 16..block * 16 + 16).map(|i| match family {
-            Family::Extremes => [0x00, 0xFF, 0xF0, 0x0F][(stream.bits(i / 5) % 4) as usize],
-            _ => stream.bits(i) as u8,
-        }));
-    }
-    bytes
-}
-
 /// Puts stored bytes in the place of `weight0`.
 pub(super) fn with_weights(
     problem: &MatmulProblem,
@@ -193,28 +180,13 @@ pub(super) fn with_weights(
     if weights.len() != needed {
         return Err(refuse(format!("the tensor holds {} bytes, and {needed} are needed", weights.len())));
     }
-    if segment.format == BlockFormat::Q8_0 {
-        for (block, bytes) in weights.chunks_exact(34).enumerate() {
-            let scale = f16::from_le_bytes([bytes[0], bytes[1]]);
-            if !scale.is_finite() {
-                let (row, block) = (block / problem.blocks(), block % problem.blocks());
-                return Err(refuse(format!("the scale of row {row}, block {block} is {scale}")));
-            }
+    if let Some((name, shape)) = segment.outer_tensor(problem.k) {
+        let name = format!("{name}0");
+        if inputs.get(&name).is_none_or(|tensor| tensor.shape != shape) {
+            return Err(refuse(format!("its scales are not in the tensor, and `{name}` is no f32 {shape:?}")));
         }
-    } else if segment.format == BlockFormat::Q4_1 {
-        for (block, bytes) in weights.chunks_exact(20).enumerate() {
-            let scale = f16::from_le_bytes([bytes[0], bytes[1]]);
-            let minimum = f16::from_le_bytes([bytes[2], bytes[3]]);
-            if !(scale.is_finite() && minimum.is_finite()) {
-                let (row, block) = (block / problem.blocks(), block % problem.blocks());
-                return Err(refuse(format!("scale and minimum of row {row}, block {block} are {scale} and {minimum}")));
-            }
-        }
-    } else if let Some(i) =
-        weights.chunks_exact(4).position(|b| !f32::from_le_bytes([b[0], b[1], b[2], b[3]]).is_finite())
-    {
-        return Err(refuse(format!("element {} of row {} is not finite", i % problem.k, i / problem.k)));
     }
+    stored::check_finite(segment.format, problem.k, weights).map_err(refuse)?;
     inputs.insert(Tensor::u8("weight0", &[segment.n, segment.row_bytes(problem.k)], weights.to_vec()));
     Ok(inputs)
 }

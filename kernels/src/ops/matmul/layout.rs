@@ -52,6 +52,8 @@ pub struct PackedSegment {
     pub layout: Layout,
     /// The bytes.
     pub bytes: Shared,
+    /// Scales that are stored beside the weight ([`Segment::outer_tensor`]); ones unless they were given.
+    pub outer: Vec<f32>,
 }
 
 /// Blocks of a row in panel order.
@@ -162,7 +164,14 @@ impl PackedSegment {
         let source = StoredSegment { segment, k, layout, stored };
         let mut bytes = Bytes::zeroed(source.packed_bytes())?;
         source.pack_into(bytes.as_mut_slice());
-        Ok(Self { segment, k, layout, bytes: Shared::whole(bytes) })
+        Ok(Self { segment, k, layout, bytes: Shared::whole(bytes), outer: vec![1.0; segment.outer_scales(k)] })
+    }
+
+    /// The same with the scales that are stored beside the weight, [`Segment::outer_scales`] of them.
+    #[must_use]
+    pub fn with_outer(self, outer: Vec<f32>) -> Self {
+        debug_assert_eq!(outer.len(), self.segment.outer_scales(self.k));
+        Self { outer, ..self }
     }
 
     /// Lays several weights out one after another in one buffer, each at a multiple of 64 bytes. `packed` is told the place of
@@ -203,7 +212,7 @@ impl PackedSegment {
         let ranges = sources.iter().zip(starts).map(|(source, start)| start..start + source.packed_bytes());
         let segments = sources.iter().zip(Shared::parts(bytes, ranges)).map(|(source, bytes)| {
             let StoredSegment { segment, k, layout, .. } = *source;
-            Self { segment, k, layout, bytes }
+            Self { segment, k, layout, bytes, outer: vec![1.0; segment.outer_scales(k)] }
         });
         Ok(segments.collect())
     }

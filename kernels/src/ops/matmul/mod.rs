@@ -20,12 +20,13 @@ mod layout;
 mod prepared;
 mod problem;
 mod product;
+mod row;
 mod scalar;
 mod variants;
 
 pub(crate) use layout::panel_order;
 pub use layout::{Layout, PackedSegment, StoredSegment};
-pub use problem::{Activation, Epilogue, FORMATS, MatmulProblem, Segment};
+pub use problem::{Activation, Epilogue, FORMATS, MatmulProblem, Segment, is_float, order_class};
 pub use product::{BoundSegment, Product};
 pub use variants::{HostKernel, MatmulVariant, Operands, Q8Rows, VARIANTS, by_name};
 
@@ -48,15 +49,21 @@ static INFO: ContractInfo = ContractInfo {
     summary: "out[m, n] = activation[m, k] * weight[n, k]^T, for a list of segments that share the activation",
     axes: &[
         AxisInfo { name: "m", meaning: "rows of the activation, 1 to 4096" },
-        AxisInfo { name: "k", meaning: "length of a row, a multiple of 32, at most 131072" },
+        AxisInfo {
+            name: "k",
+            meaning: "length of a row, a multiple of 32 and of every segment's block, at most 131072",
+        },
         AxisInfo {
             name: "seg",
-            meaning: "segments as format:n joined by +, for example q8_0:576+q8_0:192; formats f32, q4_1 and q8_0",
+            meaning: "segments as format:n joined by +, for example q8_0:576+q8_0:192; formats f32, f16, bf16, \
+                      f8_e4m3 (one scale for 128 rows by 128 elements), q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k, q6_k, \
+                      iq4_xs, iq3_s and nvfp4; float formats and quantised ones are not mixed",
         },
         AxisInfo {
             name: "act",
-            meaning: "activation type: q8 (int8 planes, for quantised segments) or f32 (for f32 segments, and for quantised \
-                      segments, where a launch quantises it first); by default what the segments multiply",
+            meaning: "activation type: q8 (int8 planes, for quantised segments), f32 (for float segments, and for quantised \
+                      segments, where a launch quantises it first), f16 or bf16 (for float segments); by default what the \
+                      segments multiply",
         },
         AxisInfo { name: "epi", meaning: "epilogue: none (the default) or residual (out = residual + product)" },
     ],
@@ -64,9 +71,15 @@ static INFO: ContractInfo = ContractInfo {
         TensorInfo { name: "quants", role: "in", meaning: "i8 [m, k], -127..=127, act=q8" },
         TensorInfo { name: "scales", role: "in", meaning: "f32 [m, k/32], act=q8" },
         TensorInfo { name: "sums", role: "in", meaning: "i16 [m, k/32], sums of the quants of a block, act=q8" },
-        TensorInfo { name: "activation", role: "in", meaning: "f32 [m, k], act=f32" },
+        TensorInfo { name: "activation", role: "in", meaning: "f32, f16 or bf16 [m, k], act of the same name" },
         TensorInfo { name: "residual", role: "in", meaning: "f32 [m, sum n], epi=residual; does not alias out" },
         TensorInfo { name: "weight0, weight1, ...", role: "weight", meaning: "[n, k] in the segment's block format" },
+        TensorInfo {
+            name: "scale0, scale1, ...",
+            role: "weight",
+            meaning: "f32 [ceil(n/128), ceil(k/128)], one for 128 rows by 128 elements of an f8_e4m3 segment",
+        },
+        TensorInfo { name: "outer0, outer1, ...", role: "weight", meaning: "f32 [1], multiplies an nvfp4 segment" },
         TensorInfo { name: "out", role: "out", meaning: "f32 [m, sum n], segments side by side in a row" },
     ],
     scalars: &[],

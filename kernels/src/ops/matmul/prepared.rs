@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use half::{bf16, f16};
 use memra_contract::{DType, Tensor, TensorSet};
 
 use super::ID;
 use super::layout::PackedSegment;
-use super::problem::{Activation, Epilogue, MatmulProblem};
+use super::problem::{Epilogue, MatmulProblem};
 use super::product::{BoundSegment, Product};
 use super::variants::{MatmulVariant, Operands, Q8Rows};
 use crate::backend::host::Pool;
@@ -18,6 +19,8 @@ use crate::select::ByRows;
 
 pub(super) struct PreparedMatmul {
     problem: MatmulProblem,
+    /// A 16-bit activation, which a launch widens.
+    narrow: Option<Tensor>,
     floats: Vec<f32>,
     quants: Vec<i8>,
     scales: Vec<f32>,
@@ -38,6 +41,7 @@ impl PreparedMatmul {
     ) -> Result<Self, PrepareError> {
         let (m, k, blocks) = (problem.m, problem.k, problem.m * problem.blocks());
         let mut prepared = Self {
+            narrow: None,
             floats: Vec::new(),
             quants: Vec::new(),
             scales: Vec::new(),
@@ -48,13 +52,14 @@ impl PreparedMatmul {
             quantiser: None,
             problem,
         };
-        match prepared.problem.activation {
-            Activation::F32 => prepared.floats = input(ID, inputs, "activation", DType::F32, m * k)?.to_f32(),
-            Activation::Q8 => {
-                prepared.quants = input(ID, inputs, "quants", DType::I8, m * k)?.to_i8();
-                prepared.scales = input(ID, inputs, "scales", DType::F32, blocks)?.to_f32();
-                prepared.sums = input(ID, inputs, "sums", DType::I16, blocks)?.to_i16();
-            }
+        if let Some(dtype) = prepared.problem.activation.dtype() {
+            let activation = input(ID, inputs, "activation", dtype, m * k)?;
+            prepared.floats = activation.to_floats();
+            prepared.narrow = (dtype != DType::F32).then(|| activation.clone());
+        } else {
+            prepared.quants = input(ID, inputs, "quants", DType::I8, m * k)?.to_i8();
+            prepared.scales = input(ID, inputs, "scales", DType::F32, blocks)?.to_f32();
+            prepared.sums = input(ID, inputs, "sums", DType::I16, blocks)?.to_i16();
         }
         if prepared.problem.quantises() {
             prepared.quants = vec![0; m * k];
@@ -69,8 +74,13 @@ impl PreparedMatmul {
             let mut segments = Vec::new();
             for (index, segment) in prepared.problem.segments.iter().enumerate() {
                 let stored = input(ID, inputs, &format!("weight{index}"), DType::U8, segment.bytes(k))?;
-                let weight = Arc::new(PackedSegment::pack(*segment, k, variant.layout, &stored.bytes)?);
-                segments.push(BoundSegment { weight, variants: ByRows::always(variant) });
+                let mut weight = PackedSegment::pack(*segment, k, variant.layout, &stored.bytes)?;
+                if let Some((name, _)) = segment.outer_tensor(k) {
+                    let count = segment.outer_scales(k);
+                    weight =
+                        weight.with_outer(input(ID, inputs, &format!("{name}{index}"), DType::F32, count)?.to_f32());
+                }
+                segments.push(BoundSegment { weight: Arc::new(weight), variants: ByRows::always(variant) });
             }
             prepared.copies.push(Product::new(segments));
         }
@@ -80,6 +90,9 @@ impl PreparedMatmul {
 
 impl Prepared for PreparedMatmul {
     fn launch(&mut self, pool: &Pool, copy: usize) -> Result<(), LaunchError> {
+        if let Some(narrow) = &self.narrow {
+            widen(narrow, &mut self.floats);
+        }
         if let Some(quantiser) = &mut self.quantiser {
             quantiser.run(pool, &self.floats, &mut self.quants, &mut self.scales, &mut self.sums);
         }
@@ -105,5 +118,15 @@ impl Prepared for PreparedMatmul {
 
     fn copy_bytes(&self) -> usize {
         self.copies[0].bytes()
+    }
+}
+
+/// The values of a 16-bit tensor, exact.
+fn widen(narrow: &Tensor, out: &mut [f32]) {
+    let pairs = out.iter_mut().zip(narrow.bytes.as_chunks().0);
+    if narrow.dtype == DType::Bf16 {
+        pairs.for_each(|(out, bytes)| *out = bf16::from_le_bytes(*bytes).to_f32());
+    } else {
+        pairs.for_each(|(out, bytes)| *out = f16::from_le_bytes(*bytes).to_f32());
     }
 }

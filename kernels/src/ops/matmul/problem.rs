@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use memra_contract::order::QUANT_BLOCK;
-use memra_contract::{BlockFormat, Cost, Problem, ProblemError};
+use memra_contract::order::{self, F8_BLOCK, QUANT_BLOCK};
+use memra_contract::weights::UNPACKED;
+use memra_contract::{BlockFormat, Cost, DType, OrderClass, Problem, ProblemError};
 
 use super::ID;
 use crate::contract::ProblemClass;
@@ -13,6 +14,10 @@ use crate::contract::ProblemClass;
 pub enum Activation {
     /// f32.
     F32,
+    /// f16, multiplied as f32.
+    F16,
+    /// bf16, multiplied as f32.
+    Bf16,
     /// int8 planes: quants, scales and sums.
     Q8,
 }
@@ -53,7 +58,25 @@ pub struct MatmulProblem {
 const AXES: &[&str] = &["m", "k", "seg", "act", "epi"];
 
 /// Formats a segment may have.
-pub const FORMATS: &[BlockFormat] = &[BlockFormat::F32, BlockFormat::Q4_1, BlockFormat::Q8_0];
+pub const FORMATS: &[BlockFormat] = UNPACKED;
+
+/// The order class of a product with a segment of a format of [`FORMATS`].
+pub fn order_class(format: BlockFormat) -> OrderClass {
+    match format {
+        BlockFormat::F32 | BlockFormat::F16 | BlockFormat::BF16 => order::DOT_F32_CHAIN32,
+        BlockFormat::F8_E4M3 => order::DOT_F8_BLOCK128_CHAIN32,
+        BlockFormat::Q4_1 => order::DOT_U4_MIN_BLOCK32_CHAIN8,
+        BlockFormat::Q5_1 | BlockFormat::Q4_K | BlockFormat::Q5_K => order::DOT_U_MIN_BLOCK32_CHAIN8,
+        BlockFormat::Q6_K => order::DOT_I8_SUB16_BLOCK32_CHAIN8,
+        BlockFormat::NVFP4 => order::DOT_E2M1_BLOCK16_CHAIN8,
+        _ => order::DOT_I8_BLOCK32_CHAIN8,
+    }
+}
+
+/// Whether a format is multiplied with a float activation, and not with int8 planes.
+pub fn is_float(format: BlockFormat) -> bool {
+    [BlockFormat::F32, BlockFormat::F16, BlockFormat::BF16, BlockFormat::F8_E4M3].contains(&format)
+}
 
 fn formats() -> String {
     FORMATS.iter().map(|format| format.name).collect::<Vec<_>>().join(", ")
@@ -73,6 +96,12 @@ impl MatmulProblem {
         }
         let text = problem.word(ID, "seg")?;
         let segments = text.split('+').map(|part| segment(&text, part)).collect::<Result<Vec<_>, _>>()?;
+        for Segment { format, .. } in &segments {
+            if !(k as u64).is_multiple_of(format.block_elems) {
+                let why = format!("rows of {format} are whole blocks of {}", format.block_elems);
+                return Err(refuse("k", k, &why));
+            }
+        }
         if segments.iter().map(|segment| segment.n).sum::<usize>() > 1 << 24 {
             return Err(refuse("seg", text, "more than 16777216 output columns"));
         }
@@ -80,11 +109,19 @@ impl MatmulProblem {
         let activation = match problem.get("act").map(ToString::to_string).as_deref() {
             None => multiplied,
             Some("f32") => Activation::F32,
+            Some("f16") => Activation::F16,
+            Some("bf16") => Activation::Bf16,
             Some("q8") => Activation::Q8,
-            Some(other) => return Err(refuse("act", other, "activation types are f32 and q8")),
+            Some(other) => return Err(refuse("act", other, "activation types are f32, f16, bf16 and q8")),
         };
-        if multiplied == Activation::F32 && activation == Activation::Q8 {
-            return Err(refuse("act", activation, "f32 segments take f32 activations"));
+        match (multiplied, activation) {
+            (Activation::Q8, Activation::F16 | Activation::Bf16) => {
+                return Err(refuse("act", activation, "quantised segments take q8 or f32 activations"));
+            }
+            (Activation::F32, Activation::Q8) => {
+                return Err(refuse("act", activation, "float segments take f32, f16 or bf16 activations"));
+            }
+            _ => (),
         }
         let epilogue = match problem.get("epi").map(ToString::to_string).as_deref() {
             None | Some("none") => Epilogue::None,
@@ -109,18 +146,14 @@ impl MatmulProblem {
             .with_word("epi", epilogue)
     }
 
-    /// The activation type the kernels multiply: int8 planes for quantised segments.
+    /// The activation type the kernels multiply: int8 planes for quantised segments, f32 for all others.
     pub fn multiplied(&self) -> Activation {
-        if self.segments.iter().all(|segment| segment.format == BlockFormat::F32) {
-            Activation::F32
-        } else {
-            Activation::Q8
-        }
+        if self.segments.iter().all(|segment| is_float(segment.format)) { Activation::F32 } else { Activation::Q8 }
     }
 
     /// Whether a launch quantises its f32 activation before the product.
     pub fn quantises(&self) -> bool {
-        self.multiplied() != self.activation
+        self.multiplied() == Activation::Q8 && self.activation != Activation::Q8
     }
 
     /// Columns of the output.
@@ -136,9 +169,10 @@ impl MatmulProblem {
     /// Least work.
     pub fn cost(&self) -> Cost {
         let (m, k, width) = (self.m as u64, self.k as u64, self.width() as u64);
-        let weights: u64 = self.segments.iter().map(|s| s.bytes(self.k) as u64).sum();
+        let weights: u64 = self.segments.iter().map(|s| (s.bytes(self.k) + 4 * s.outer_scales(self.k)) as u64).sum();
         let activations = match self.activation {
             Activation::F32 => m * k * 4,
+            Activation::F16 | Activation::Bf16 => m * k * 2,
             Activation::Q8 => m * k + m * k / 32 * 6,
         };
         let residual = match self.epilogue {
@@ -175,12 +209,50 @@ impl Segment {
     pub fn row_bytes(self, k: usize) -> usize {
         k / self.format.block_elems as usize * self.format.block_bytes as usize
     }
+
+    /// The f32 tensor of scales that is stored beside the weight, where the format has one: its name without the place of
+    /// the segment, and its shape.
+    pub fn outer_tensor(self, k: usize) -> Option<(&'static str, Vec<usize>)> {
+        match self.format {
+            BlockFormat::F8_E4M3 => Some(("scale", vec![self.n.div_ceil(F8_BLOCK), k.div_ceil(F8_BLOCK)])),
+            BlockFormat::NVFP4 => Some(("outer", vec![1])),
+            _ => None,
+        }
+    }
+
+    /// How many scales are stored beside the weight.
+    pub fn outer_scales(self, k: usize) -> usize {
+        self.outer_tensor(k).map_or(0, |(_, shape)| shape.iter().product())
+    }
+
+    /// Those of one row: one for 128 elements of f8_e4m3, one of nvfp4, else none.
+    pub fn row_scales(self, k: usize, scales: &[f32], row: usize) -> &[f32] {
+        if self.format != BlockFormat::F8_E4M3 {
+            return scales;
+        }
+        let blocks = k.div_ceil(F8_BLOCK);
+        &scales[row / F8_BLOCK * blocks..][..blocks]
+    }
+}
+
+impl Activation {
+    /// Element type of the tensor `activation`; `None` for planes.
+    pub const fn dtype(self) -> Option<DType> {
+        match self {
+            Self::F32 => Some(DType::F32),
+            Self::F16 => Some(DType::F16),
+            Self::Bf16 => Some(DType::Bf16),
+            Self::Q8 => None,
+        }
+    }
 }
 
 impl fmt::Display for Activation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
             Self::Q8 => "q8",
         })
     }
@@ -209,7 +281,7 @@ fn segment(text: &str, part: &str) -> Result<Segment, ProblemError> {
 }
 
 fn multiplied_activation(segments: &[Segment], text: &str) -> Result<Activation, ProblemError> {
-    let floats = segments.iter().filter(|segment| segment.format == BlockFormat::F32).count();
+    let floats = segments.iter().filter(|segment| is_float(segment.format)).count();
     if floats == segments.len() {
         Ok(Activation::F32)
     } else if floats == 0 {
@@ -218,7 +290,7 @@ fn multiplied_activation(segments: &[Segment], text: &str) -> Result<Activation,
         Err(refuse(
             "seg",
             text,
-            "f32 segments take f32 activations and quantised segments take q8: they cannot share one",
+            "float segments take float activations and quantised segments take q8: they cannot share one",
         ))
     }
 }
@@ -249,6 +321,23 @@ mod tests {
     }
 
     #[test]
+    fn float_activations_of_float_weights_are_stored_as_they_are_named() {
+        let problem = parse("m=2,k=64,seg=bf16:8+f8_e4m3:130,act=bf16").unwrap();
+        assert!(!problem.quantises() && problem.multiplied() == Activation::F32);
+        assert_eq!(problem.to_problem().to_string(), "act=bf16,epi=none,k=64,m=2,seg=bf16:8+f8_e4m3:130");
+        assert_eq!(problem.cost().read_bytes, 64 * (8 * 2 + 130) + 2 * 4 + 2 * 64 * 2);
+        assert!(parse("m=1,k=512,seg=q4_k:8+q6_k:3+q8_0:1+nvfp4:2").unwrap().multiplied() == Activation::Q8);
+    }
+
+    #[test]
+    fn scales_beside_a_weight_belong_to_rows() {
+        let segment = parse("m=1,k=160,seg=f8_e4m3:129").unwrap().segments[0];
+        assert_eq!(segment.outer_tensor(160), Some(("scale", vec![2, 2])));
+        assert_eq!(segment.row_scales(160, &[1.0, 2.0, 3.0, 4.0], 127), [1.0, 2.0]);
+        assert_eq!(segment.row_scales(160, &[1.0, 2.0, 3.0, 4.0], 128), [3.0, 4.0]);
+    }
+
+    #[test]
     fn wrong_axes_are_named() {
         for (text, axis) in [
             ("m=0,k=32,seg=q8_0:1", "`m`"),
@@ -257,7 +346,13 @@ mod tests {
             ("m=1,k=32", "`seg`"),
             ("m=1,k=32,seg=q8_0", "`seg`"),
             ("m=1,k=32,seg=q8_0:0", "`seg`"),
-            ("m=1,k=32,seg=q4_k:8", "`seg`"),
+            ("m=1,k=256,seg=q2_k:8", "`seg`"),
+            ("m=1,k=32,seg=q4_k:8", "`k`"),
+            ("m=1,k=96,seg=nvfp4:8", "`k`"),
+            ("m=1,k=544,seg=q8_0:4+iq3_s:8", "`k`"),
+            ("m=1,k=32,seg=bf16:8+q4_0:8", "`seg`"),
+            ("m=1,k=32,seg=f8_e4m3:8,act=q8", "`act`"),
+            ("m=1,k=32,seg=q8_0:8,act=f16", "`act`"),
             ("m=1,k=32,seg=q8_0:8+f32:8", "`seg`"),
             ("m=1,k=32,seg=f32:8,act=q8", "`act`"),
             ("m=1,k=32,seg=q8_0:8,act=bf16", "`act`"),

@@ -76,7 +76,7 @@ impl Product {
 
     /// Bytes of the weights as they lie in memory.
     pub fn bytes(&self) -> usize {
-        self.segments.iter().map(|segment| segment.weight.bytes.as_slice().len()).sum()
+        self.segments.iter().map(|s| s.weight.bytes.as_slice().len() + 4 * s.weight.outer.len()).sum()
     }
 
     /// `out[m, width]` = activation times weights, plus `residual[m, width]` where it is not empty.

@@ -4,8 +4,10 @@ use std::ops::Range;
 
 use half::f16;
 use memra_contract::order::{self, QUANT_BLOCK};
+use memra_contract::weights::unpack_row;
 
 use super::layout::PackedSegment;
+use super::row::{ActivationRow, dot};
 use super::variants::Operands;
 use crate::backend::host::Part;
 
@@ -66,6 +68,20 @@ pub(super) fn f32(operands: &Operands<'_>, weight: &PackedSegment, rows: Range<u
         let w = &weights[row * k..][..k];
         for m in 0..operands.m {
             out.row(m)[column] = order::dot_f32(w, &operands.floats[m * k..][..k], None);
+        }
+    }
+}
+
+/// Weights of any format: a row is unpacked once for all rows of the activation.
+pub(super) fn unpacked(operands: &Operands<'_>, weight: &PackedSegment, rows: Range<usize>, out: &mut Part<'_, f32>) {
+    let PackedSegment { segment, k, outer, .. } = weight;
+    let row_bytes = segment.row_bytes(*k);
+    for (column, row) in rows.enumerate() {
+        let unpacked = unpack_row(segment.format, &weight.bytes.as_slice()[row * row_bytes..][..row_bytes]);
+        let outer = segment.row_scales(*k, outer, row);
+        for m in 0..operands.m {
+            let activation = ActivationRow::new(*k, operands.floats, operands.planes.quants, operands.planes.scales, m);
+            out.row(m)[column] = dot(segment.format, &unpacked, outer, activation, None);
         }
     }
 }

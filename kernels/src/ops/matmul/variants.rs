@@ -66,6 +66,30 @@ macro_rules! source {
     };
 }
 
+macro_rules! scalar {
+    ($name:literal, $format:expr, $text:literal, $class:expr) => {
+        MatmulVariant {
+            listed: Variant {
+                name: $name,
+                summary: concat!(
+                    "the order class in plain loops, a stored row unpacked once for all rows of the activation; the baseline of ",
+                    $text,
+                    " segments"
+                ),
+                target: Target::Host(IsaTier::Scalar),
+                layout: "stored",
+                order_class: $class,
+                rows: (1, 4096),
+                source: source!("scalar.rs"),
+            },
+            format: $format,
+            layout: Layout::Stored,
+            unit: 1,
+            kernel: scalar::unpacked,
+        }
+    };
+}
+
 /// The variants, baselines first.
 pub static VARIANTS: &[MatmulVariant] = &[
     MatmulVariant {
@@ -113,6 +137,18 @@ pub static VARIANTS: &[MatmulVariant] = &[
         unit: 1,
         kernel: scalar::q4_1,
     },
+    scalar!("scalar_f16", BlockFormat::F16, "f16", order::DOT_F32_CHAIN32),
+    scalar!("scalar_bf16", BlockFormat::BF16, "bf16", order::DOT_F32_CHAIN32),
+    scalar!("scalar_f8_e4m3", BlockFormat::F8_E4M3, "f8_e4m3", order::DOT_F8_BLOCK128_CHAIN32),
+    scalar!("scalar_q4_0", BlockFormat::Q4_0, "q4_0", order::DOT_I8_BLOCK32_CHAIN8),
+    scalar!("scalar_q5_0", BlockFormat::Q5_0, "q5_0", order::DOT_I8_BLOCK32_CHAIN8),
+    scalar!("scalar_q5_1", BlockFormat::Q5_1, "q5_1", order::DOT_U_MIN_BLOCK32_CHAIN8),
+    scalar!("scalar_q4_k", BlockFormat::Q4_K, "q4_k", order::DOT_U_MIN_BLOCK32_CHAIN8),
+    scalar!("scalar_q5_k", BlockFormat::Q5_K, "q5_k", order::DOT_U_MIN_BLOCK32_CHAIN8),
+    scalar!("scalar_q6_k", BlockFormat::Q6_K, "q6_k", order::DOT_I8_SUB16_BLOCK32_CHAIN8),
+    scalar!("scalar_iq4_xs", BlockFormat::IQ4_XS, "iq4_xs", order::DOT_I8_BLOCK32_CHAIN8),
+    scalar!("scalar_iq3_s", BlockFormat::IQ3_S, "iq3_s", order::DOT_I8_BLOCK32_CHAIN8),
+    scalar!("scalar_nvfp4", BlockFormat::NVFP4, "nvfp4", order::DOT_E2M1_BLOCK16_CHAIN8),
     #[cfg(target_arch = "x86_64")]
     MatmulVariant {
         listed: Variant {
@@ -260,4 +296,21 @@ pub(super) fn find(variant: &Variant, problem: &MatmulProblem) -> Result<&'stati
         return Err(refuse(format!("it serves m = {fewest} to {most}")));
     }
     Ok(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::problem::{FORMATS, order_class};
+    use super::*;
+
+    #[test]
+    fn every_format_has_a_baseline_and_every_variant_the_class_of_its_format() {
+        for format in FORMATS {
+            let baseline = VARIANTS.iter().find(|variant| variant.format == *format);
+            assert!(baseline.is_some_and(|variant| variant.listed.isa == IsaTier::Scalar), "{format} has no baseline");
+        }
+        for variant in VARIANTS {
+            assert_eq!(variant.listed.order_class, order_class(variant.format), "{}", variant.listed.name);
+        }
+    }
 }
