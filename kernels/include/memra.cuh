@@ -13,18 +13,29 @@ typedef unsigned long long u64;
 // Weights are read once: not kept in L1.
 __device__ __forceinline__ uint4 load_weights(const void* address) {
     uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(address));
     return v;
 }
 __device__ __forceinline__ uint2 load_weights8(const void* address) {
     uint2 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(address));
+    asm("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(address));
     return v;
 }
 __device__ __forceinline__ u32 load_weights4(const void* address) {
     u32 v;
-    asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(address));
+    asm("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(address));
+    return v;
+}
+
+__device__ __forceinline__ u32 load_weights2(const void* address) {
+    unsigned short v;
+    asm("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(v) : "l"(address));
+    return v;
+}
+__device__ __forceinline__ u32 load_weights1(const void* address) {
+    u32 v;
+    asm("ld.global.nc.L1::no_allocate.u8 %0, [%1];" : "=r"(v) : "l"(address));
     return v;
 }
 
@@ -42,7 +53,7 @@ __device__ __forceinline__ float warp_pair_tree(float v) {
 // D = A * B + C on 16 x 32 and 32 x 8 signed bytes, exact.
 __device__ __forceinline__ int4 mma_s8(const uint4& a, const uint2& b, const int4& c) {
     int4 d;
-    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
                  : "=r"(d.x), "=r"(d.y), "=r"(d.z), "=r"(d.w)
                  : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y), "r"(c.x), "r"(c.y), "r"(c.z), "r"(c.w));
     return d;
@@ -50,12 +61,12 @@ __device__ __forceinline__ int4 mma_s8(const uint4& a, const uint2& b, const int
 
 // D += A * B on 16 x 16 and 16 x 8 halves, f32 accumulation in the order of the hardware.
 __device__ __forceinline__ void mma_f16(float4& d, const uint4& a, const uint2& b) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(d.x), "+f"(d.y), "+f"(d.z), "+f"(d.w)
                  : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
 }
 __device__ __forceinline__ void mma_bf16(float4& d, const uint4& a, const uint2& b) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(d.x), "+f"(d.y), "+f"(d.z), "+f"(d.w)
                  : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
 }
