@@ -2,6 +2,7 @@
 
 pub mod argmax;
 pub mod attention;
+pub(crate) mod device;
 pub mod embed;
 pub mod matmul;
 pub mod quantise;

@@ -4,6 +4,7 @@
 pub(crate) mod avx2_pieces;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512vnni_pieces;
+mod cuda;
 mod prepared;
 mod scalar;
 
@@ -17,8 +18,9 @@ use crate::contract::{
     AxisInfo, Contract, ContractInfo, InputError, PrepareError, Prepared, ProblemClass, Reference, Source, TensorInfo,
     Variant,
 };
+use crate::form::DeviceForm;
 use crate::input::Stream;
-use crate::ops::shared;
+use crate::ops::{device, shared};
 
 /// The contract's name.
 pub const ID: &str = "argmax";
@@ -103,7 +105,8 @@ pub static VARIANTS: &[ArgmaxVariant] = &[
     ),
 ];
 
-static LISTED: LazyLock<Vec<&'static Variant>> = LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).collect());
+static LISTED: LazyLock<Vec<&'static Variant>> =
+    LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).chain(cuda::VARIANTS.iter().map(|v| &v.listed)).collect());
 
 /// The variant of a name.
 pub fn by_name(name: &str) -> Option<&'static ArgmaxVariant> {
@@ -249,6 +252,9 @@ impl Contract for Argmax {
     }
 
     fn supports(&self, variant: &Variant, problem: &Problem) -> Result<(), PrepareError> {
+        if device::kernel_of(cuda::VARIANTS, variant).is_some() {
+            return Ok(Sizes::parse(problem).map(|_| ())?);
+        }
         find(variant, problem).map(|_| ())
     }
 
@@ -259,8 +265,21 @@ impl Contract for Argmax {
         inputs: &TensorSet,
         copies: usize,
     ) -> Result<Box<dyn Prepared>, PrepareError> {
+        device::refuse_on_host(ID, variant, problem)?;
         let (variant, sizes) = find(variant, problem)?;
         Ok(Box::new(prepared::PreparedArgmax::new(variant, sizes, inputs, copies)?))
+    }
+
+    fn device_form(
+        &self,
+        variant: &Variant,
+        problem: &Problem,
+        inputs: &TensorSet,
+    ) -> Result<DeviceForm, PrepareError> {
+        self.supports(variant, problem)?;
+        let kernel = device::kernel_of(cuda::VARIANTS, variant)
+            .ok_or_else(|| shared::unsupported(ID, variant.name, problem, "it runs on the host".to_owned()))?;
+        cuda::form(kernel, Sizes::parse(problem)?, inputs)
     }
 }
 

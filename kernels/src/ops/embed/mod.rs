@@ -3,6 +3,7 @@
 //! The matrix is read from the layout that the matrix product uses for the same tensor, because a tied embedding exists
 //! once.
 
+mod cuda;
 mod panel;
 mod prepared;
 mod scalar;
@@ -11,7 +12,7 @@ use std::sync::LazyLock;
 
 use half::f16;
 use memra_contract::order::{self, QUANT_BLOCK};
-use memra_contract::{BlockFormat, Cost, IsaTier, Problem, ProblemError, Tensor, TensorSet, Tolerance};
+use memra_contract::{BlockFormat, Cost, DType, IsaTier, Problem, ProblemError, Tensor, TensorSet, Tolerance};
 
 use crate::backend::host::{Partition, Pool};
 use crate::case::CaseFile;
@@ -19,9 +20,10 @@ use crate::contract::{
     AxisInfo, Contract, ContractInfo, InputError, PrepareError, Prepared, ProblemClass, Reference, Source, TensorInfo,
     Variant,
 };
+use crate::form::DeviceForm;
 use crate::input::Stream;
 use crate::ops::matmul::{Layout, PackedSegment, Segment};
-use crate::ops::shared;
+use crate::ops::{device, input, shared};
 
 /// The contract's name.
 pub const ID: &str = "embed";
@@ -118,7 +120,8 @@ pub static VARIANTS: &[EmbedVariant] = &[
     ),
 ];
 
-static LISTED: LazyLock<Vec<&'static Variant>> = LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).collect());
+static LISTED: LazyLock<Vec<&'static Variant>> =
+    LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).chain(cuda::VARIANTS.iter().map(|v| &v.listed)).collect());
 
 /// The variant of a name.
 pub fn by_name(name: &str) -> Option<&'static EmbedVariant> {
@@ -317,6 +320,9 @@ impl Contract for Embed {
     }
 
     fn supports(&self, variant: &Variant, problem: &Problem) -> Result<(), PrepareError> {
+        if device::kernel_of(cuda::VARIANTS, variant).is_some() {
+            return Ok(Sizes::parse(problem).map(|_| ())?);
+        }
         find(variant, problem).map(|_| ())
     }
 
@@ -327,8 +333,21 @@ impl Contract for Embed {
         inputs: &TensorSet,
         copies: usize,
     ) -> Result<Box<dyn Prepared>, PrepareError> {
+        device::refuse_on_host(ID, variant, problem)?;
         let (variant, sizes) = find(variant, problem)?;
         Ok(Box::new(prepared::PreparedEmbed::new(variant, sizes, inputs, copies)?))
+    }
+
+    fn device_form(
+        &self,
+        variant: &Variant,
+        problem: &Problem,
+        inputs: &TensorSet,
+    ) -> Result<DeviceForm, PrepareError> {
+        self.supports(variant, problem)?;
+        device::kernel_of(cuda::VARIANTS, variant)
+            .ok_or_else(|| shared::unsupported(ID, variant.name, problem, "it runs on the host".to_owned()))?;
+        cuda::form(Sizes::parse(problem)?, inputs)
     }
 }
 
@@ -340,6 +359,16 @@ fn find(variant: &Variant, problem: &Problem) -> Result<(&'static EmbedVariant, 
         return Err(shared::unsupported(ID, variant.name, problem, why));
     }
     Ok((entry, sizes))
+}
+
+/// The tokens, each of which names a row of the weight.
+fn tokens_of(sizes: Sizes, inputs: &TensorSet) -> Result<Vec<u32>, PrepareError> {
+    let tokens = shared::to_integers(input(ID, inputs, "tokens", DType::I32, sizes.m)?);
+    if let Some(token) = tokens.iter().find(|token| **token as usize >= sizes.segment.n) {
+        let why = format!("names row {token} of {}", sizes.segment.n);
+        return Err(PrepareError::Input { contract: ID, tensor: "tokens".to_owned(), why });
+    }
+    Ok(tokens)
 }
 
 /// One row by the order class.

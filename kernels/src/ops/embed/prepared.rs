@@ -2,12 +2,12 @@
 
 use memra_contract::{DType, Tensor, TensorSet};
 
-use super::{EmbedVariant, ID, Sizes, run};
+use super::{EmbedVariant, ID, Sizes, run, tokens_of};
 use crate::backend::host::Pool;
 use crate::contract::{LaunchError, PrepareError, Prepared};
 use crate::memory::Guarded;
+use crate::ops::input;
 use crate::ops::matmul::PackedSegment;
-use crate::ops::{input, shared};
 
 pub(super) struct PreparedEmbed {
     variant: &'static EmbedVariant,
@@ -25,11 +25,7 @@ impl PreparedEmbed {
         copies: usize,
     ) -> Result<Self, PrepareError> {
         let Sizes { m, hidden, segment } = sizes;
-        let tokens = shared::to_integers(input(ID, inputs, "tokens", DType::I32, m)?);
-        if let Some(token) = tokens.iter().find(|token| **token as usize >= segment.n) {
-            let why = format!("names row {token} of {}", segment.n);
-            return Err(PrepareError::Input { contract: ID, tensor: "tokens".to_owned(), why });
-        }
+        let tokens = tokens_of(sizes, inputs)?;
         let stored = input(ID, inputs, "weight", DType::U8, segment.bytes(hidden))?;
         let copies = (0..copies.max(1))
             .map(|_| PackedSegment::pack(segment, hidden, variant.layout, &stored.bytes))

@@ -4,6 +4,7 @@
 mod avx2_block;
 #[cfg(target_arch = "x86_64")]
 mod avx2_block4;
+mod cuda;
 mod prepared;
 mod scalar;
 
@@ -20,7 +21,9 @@ use crate::contract::{
     AxisInfo, Contract, ContractInfo, InputError, PrepareError, Prepared, ProblemClass, Reference, Source, TensorInfo,
     Variant,
 };
+use crate::form::DeviceForm;
 use crate::input::Stream;
+use crate::ops::{device, shared};
 
 /// The contract's name.
 pub const ID: &str = "quantise";
@@ -122,7 +125,8 @@ pub(crate) fn kernel_for(tier: IsaTier) -> HostKernel {
     VARIANTS.iter().rev().find(|entry| entry.listed.target.is_within(tier)).map_or(scalar::kernel, |entry| entry.kernel)
 }
 
-static LISTED: LazyLock<Vec<&'static Variant>> = LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).collect());
+static LISTED: LazyLock<Vec<&'static Variant>> =
+    LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).chain(cuda::VARIANTS.iter().map(|v| &v.listed)).collect());
 
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
@@ -250,6 +254,9 @@ impl Contract for Quantise {
     }
 
     fn supports(&self, variant: &Variant, problem: &Problem) -> Result<(), PrepareError> {
+        if device::kernel_of(cuda::VARIANTS, variant).is_some() {
+            return Ok(Sizes::parse(problem).map(|_| ())?);
+        }
         find(variant, problem).map(|_| ())
     }
 
@@ -260,8 +267,21 @@ impl Contract for Quantise {
         inputs: &TensorSet,
         copies: usize,
     ) -> Result<Box<dyn Prepared>, PrepareError> {
+        device::refuse_on_host(ID, variant, problem)?;
         let (variant, sizes) = find(variant, problem)?;
         Ok(Box::new(prepared::PreparedQuantise::new(variant, sizes, inputs, copies)?))
+    }
+
+    fn device_form(
+        &self,
+        variant: &Variant,
+        problem: &Problem,
+        inputs: &TensorSet,
+    ) -> Result<DeviceForm, PrepareError> {
+        self.supports(variant, problem)?;
+        let kernel = device::kernel_of(cuda::VARIANTS, variant)
+            .ok_or_else(|| shared::unsupported(ID, variant.name, problem, "it runs on the host".to_owned()))?;
+        cuda::form(kernel, Sizes::parse(problem)?, inputs)
     }
 }
 

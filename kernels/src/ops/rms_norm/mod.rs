@@ -4,6 +4,7 @@
 mod avx2_row;
 #[cfg(target_arch = "x86_64")]
 mod avx2_rows4;
+pub(crate) mod cuda;
 mod prepared;
 mod scalar;
 
@@ -17,7 +18,9 @@ use crate::contract::{
     AxisInfo, Contract, ContractInfo, InputError, PrepareError, Prepared, ProblemClass, Reference, Source, TensorInfo,
     Variant,
 };
+use crate::form::DeviceForm;
 use crate::input::Stream;
+use crate::ops::{device, shared};
 
 /// The contract's name.
 pub const ID: &str = "rms_norm";
@@ -121,7 +124,8 @@ pub static VARIANTS: &[RmsNormVariant] = &[
     ),
 ];
 
-static LISTED: LazyLock<Vec<&'static Variant>> = LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).collect());
+static LISTED: LazyLock<Vec<&'static Variant>> =
+    LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).chain(cuda::VARIANTS.iter().map(|v| &v.listed)).collect());
 
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
@@ -275,6 +279,10 @@ impl Contract for RmsNorm {
     }
 
     fn supports(&self, variant: &Variant, problem: &Problem) -> Result<(), PrepareError> {
+        if let Some(kernel) = device::kernel_of(cuda::VARIANTS, variant) {
+            let sizes = Sizes::parse(problem)?;
+            return cuda::check(ID, kernel, variant.name, problem, sizes.hidden);
+        }
         find(variant, problem).map(|_| ())
     }
 
@@ -285,8 +293,21 @@ impl Contract for RmsNorm {
         inputs: &TensorSet,
         copies: usize,
     ) -> Result<Box<dyn Prepared>, PrepareError> {
+        device::refuse_on_host(ID, variant, problem)?;
         let (variant, sizes) = find(variant, problem)?;
         Ok(Box::new(prepared::PreparedRmsNorm::new(variant, sizes, inputs, copies)?))
+    }
+
+    fn device_form(
+        &self,
+        variant: &Variant,
+        problem: &Problem,
+        inputs: &TensorSet,
+    ) -> Result<DeviceForm, PrepareError> {
+        self.supports(variant, problem)?;
+        let kernel = device::kernel_of(cuda::VARIANTS, variant)
+            .ok_or_else(|| shared::unsupported(ID, variant.name, problem, "it runs on the host".to_owned()))?;
+        cuda::form(kernel, Sizes::parse(problem)?, inputs)
     }
 }
 

@@ -4,6 +4,7 @@
 mod avx2_buffer;
 #[cfg(target_arch = "x86_64")]
 mod avx512vnni_block4;
+mod cuda;
 mod prepared;
 mod scalar;
 
@@ -19,8 +20,9 @@ use crate::contract::{
     AxisInfo, Contract, ContractInfo, InputError, PrepareError, Prepared, ProblemClass, Reference, Source, TensorInfo,
     Variant,
 };
+use crate::form::DeviceForm;
 use crate::ops::rms_norm::{self, Operands, RmsNorm};
-use crate::ops::{quantise, shared};
+use crate::ops::{device, quantise, shared};
 
 /// The contract's name.
 pub const ID: &str = "rms_norm_quantise";
@@ -104,7 +106,8 @@ pub static VARIANTS: &[RmsNormQuantiseVariant] = &[
     ),
 ];
 
-static LISTED: LazyLock<Vec<&'static Variant>> = LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).collect());
+static LISTED: LazyLock<Vec<&'static Variant>> =
+    LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).chain(cuda::VARIANTS.iter().map(|v| &v.listed)).collect());
 
 /// The variant of a name.
 pub fn by_name(name: &str) -> Option<&'static RmsNormQuantiseVariant> {
@@ -261,6 +264,10 @@ impl Contract for RmsNormQuantise {
     }
 
     fn supports(&self, variant: &Variant, problem: &Problem) -> Result<(), PrepareError> {
+        if let Some(kernel) = device::kernel_of(cuda::VARIANTS, variant) {
+            let sizes = Sizes::parse(problem)?;
+            return rms_norm::cuda::check(ID, kernel, variant.name, problem, sizes.hidden);
+        }
         find(variant, problem).map(|_| ())
     }
 
@@ -271,8 +278,21 @@ impl Contract for RmsNormQuantise {
         inputs: &TensorSet,
         copies: usize,
     ) -> Result<Box<dyn Prepared>, PrepareError> {
+        device::refuse_on_host(ID, variant, problem)?;
         let (variant, sizes) = find(variant, problem)?;
         Ok(Box::new(prepared::PreparedRmsNormQuantise::new(variant, sizes, inputs, copies)?))
+    }
+
+    fn device_form(
+        &self,
+        variant: &Variant,
+        problem: &Problem,
+        inputs: &TensorSet,
+    ) -> Result<DeviceForm, PrepareError> {
+        self.supports(variant, problem)?;
+        let kernel = device::kernel_of(cuda::VARIANTS, variant)
+            .ok_or_else(|| shared::unsupported(ID, variant.name, problem, "it runs on the host".to_owned()))?;
+        cuda::form(kernel, Sizes::parse(problem)?, inputs)
     }
 }
 

@@ -2,6 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2_pairs;
+mod cuda;
 mod prepared;
 mod rotation;
 mod run;
@@ -16,15 +17,17 @@ use std::sync::LazyLock;
 
 use half::f16;
 use memra_contract::tolerance::F32_UNIT_ROUNDOFF;
-use memra_contract::{AxisValue, Cost, IsaTier, Problem, ProblemError, Tensor, TensorSet, Tolerance, order};
+use memra_contract::{AxisValue, Cost, DType, IsaTier, Problem, ProblemError, Tensor, TensorSet, Tolerance, order};
 
-use super::attention::problem::{CacheSizes, half_tensor, halves_of};
+use super::attention::problem::{CacheSizes, half_tensor, halves_of, pages_of};
 use crate::case::CaseFile;
 use crate::contract::{
     AxisInfo, Contract, ContractInfo, InputError, PrepareError, Prepared, ProblemClass, Reference, Source, TensorInfo,
     Variant,
 };
+use crate::form::DeviceForm;
 use crate::input::Stream;
+use crate::ops::{device, input, shared};
 
 /// The contract's name.
 pub const ID: &str = "rope_append";
@@ -122,7 +125,8 @@ pub static VARIANTS: &[RopeAppendVariant] = &[
     ),
 ];
 
-static LISTED: LazyLock<Vec<&'static Variant>> = LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).collect());
+static LISTED: LazyLock<Vec<&'static Variant>> =
+    LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).chain(cuda::VARIANTS.iter().map(|v| &v.listed)).collect());
 
 /// The registered variants with their kernels, baseline first.
 pub fn variants() -> &'static [RopeAppendVariant] {
@@ -324,6 +328,9 @@ impl Contract for RopeAppend {
     }
 
     fn supports(&self, variant: &Variant, problem: &Problem) -> Result<(), PrepareError> {
+        if device::kernel_of(cuda::VARIANTS, variant).is_some() {
+            return Ok(Sizes::parse(problem).map(|_| ())?);
+        }
         find(variant, problem).map(|_| ())
     }
 
@@ -334,8 +341,21 @@ impl Contract for RopeAppend {
         inputs: &TensorSet,
         copies: usize,
     ) -> Result<Box<dyn Prepared>, PrepareError> {
+        device::refuse_on_host(ID, variant, problem)?;
         let (variant, sizes) = find(variant, problem)?;
         Ok(Box::new(prepared::PreparedRopeAppend::new(variant, sizes, inputs, copies)?))
+    }
+
+    fn device_form(
+        &self,
+        variant: &Variant,
+        problem: &Problem,
+        inputs: &TensorSet,
+    ) -> Result<DeviceForm, PrepareError> {
+        self.supports(variant, problem)?;
+        device::kernel_of(cuda::VARIANTS, variant)
+            .ok_or_else(|| shared::unsupported(ID, variant.name, problem, "it runs on the host".to_owned()))?;
+        cuda::form(Sizes::parse(problem)?, inputs)
     }
 }
 
@@ -367,6 +387,22 @@ fn find(variant: &Variant, problem: &Problem) -> Result<(&'static RopeAppendVari
             why: "it is not registered".to_owned(),
         }),
     }
+}
+
+/// The page table, which names pages of the cache and none twice.
+fn page_table_of(sizes: Sizes, inputs: &TensorSet) -> Result<Vec<u32>, PrepareError> {
+    let cache = sizes.cache;
+    let pages = input(ID, inputs, "page_table", DType::I32, cache.seqs * cache.sequence_pages())?;
+    let page_table = pages_of(Some(pages));
+    let mut sorted = page_table.clone();
+    sorted.sort_unstable();
+    if sorted.windows(2).any(|pair| pair[0] == pair[1])
+        || sorted.last().is_some_and(|page| *page as usize >= cache.cache_pages())
+    {
+        let why = format!("names a page twice, or one outside the cache of {} pages", cache.cache_pages());
+        return Err(PrepareError::Input { contract: ID, tensor: "page_table".to_owned(), why });
+    }
+    Ok(page_table)
 }
 
 fn outputs(sizes: Sizes, q: Tensor, keys: &[f16], values: &[f16]) -> TensorSet {

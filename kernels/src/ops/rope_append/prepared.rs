@@ -4,12 +4,11 @@ use half::f16;
 use half::slice::HalfBitsSliceExt as _;
 use memra_contract::{DType, Tensor, TensorSet};
 
-use super::{ID, RopeAppendVariant, Rotation, Sizes, outputs, run};
+use super::{ID, RopeAppendVariant, Rotation, Sizes, outputs, page_table_of, run};
 use crate::backend::host::Pool;
 use crate::contract::{LaunchError, PrepareError, Prepared};
 use crate::memory::Guarded;
 use crate::ops::attention::pages::{PAGE, PagesMut};
-use crate::ops::attention::problem::pages_of;
 use crate::ops::input;
 
 pub(super) struct PreparedRopeAppend {
@@ -35,16 +34,7 @@ impl PreparedRopeAppend {
         let cache = sizes.cache;
         let qkv = input(ID, inputs, "qkv", DType::F32, cache.m * cache.shape.qkv_elements())?.to_f32();
         let table = input(ID, inputs, "table", DType::F32, cache.m * sizes.n_rot)?.to_f32();
-        let pages = input(ID, inputs, "page_table", DType::I32, cache.seqs * cache.sequence_pages())?;
-        let page_table = pages_of(Some(pages));
-        let mut sorted = page_table.clone();
-        sorted.sort_unstable();
-        if sorted.windows(2).any(|pair| pair[0] == pair[1])
-            || sorted.last().is_some_and(|page| *page as usize >= cache.cache_pages())
-        {
-            let why = format!("names a page twice, or one outside the cache of {} pages", cache.cache_pages());
-            return Err(PrepareError::Input { contract: ID, tensor: "page_table".to_owned(), why });
-        }
+        let page_table = page_table_of(sizes, inputs)?;
         Ok(Self {
             variant,
             sizes,

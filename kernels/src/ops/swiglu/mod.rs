@@ -4,6 +4,7 @@
 mod avx2_row;
 #[cfg(target_arch = "x86_64")]
 mod avx512vnni_row;
+mod cuda;
 mod prepared;
 mod scalar;
 
@@ -18,8 +19,9 @@ use crate::contract::{
     AxisInfo, Contract, ContractInfo, InputError, PrepareError, Prepared, ProblemClass, Reference, Source, TensorInfo,
     Variant,
 };
+use crate::form::DeviceForm;
 use crate::input::Stream;
-use crate::ops::shared;
+use crate::ops::{device, shared};
 
 /// The contract's name.
 pub const ID: &str = "swiglu";
@@ -97,7 +99,8 @@ pub static VARIANTS: &[SwigluVariant] = &[
     ),
 ];
 
-static LISTED: LazyLock<Vec<&'static Variant>> = LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).collect());
+static LISTED: LazyLock<Vec<&'static Variant>> =
+    LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).chain(cuda::VARIANTS.iter().map(|v| &v.listed)).collect());
 
 /// The variant of a name.
 pub fn by_name(name: &str) -> Option<&'static SwigluVariant> {
@@ -270,6 +273,10 @@ impl Contract for Swiglu {
     }
 
     fn supports(&self, variant: &Variant, problem: &Problem) -> Result<(), PrepareError> {
+        if let Some(kernel) = device::kernel_of(cuda::VARIANTS, variant) {
+            let sizes = Sizes::parse(problem)?;
+            return cuda::check(kernel, variant.name, problem, sizes);
+        }
         find(variant, problem).map(|_| ())
     }
 
@@ -280,8 +287,21 @@ impl Contract for Swiglu {
         inputs: &TensorSet,
         copies: usize,
     ) -> Result<Box<dyn Prepared>, PrepareError> {
+        device::refuse_on_host(ID, variant, problem)?;
         let (variant, sizes) = find(variant, problem)?;
         Ok(Box::new(prepared::PreparedSwiglu::new(variant, sizes, inputs, copies)?))
+    }
+
+    fn device_form(
+        &self,
+        variant: &Variant,
+        problem: &Problem,
+        inputs: &TensorSet,
+    ) -> Result<DeviceForm, PrepareError> {
+        self.supports(variant, problem)?;
+        let kernel = device::kernel_of(cuda::VARIANTS, variant)
+            .ok_or_else(|| shared::unsupported(ID, variant.name, problem, "it runs on the host".to_owned()))?;
+        cuda::form(kernel, Sizes::parse(problem)?, inputs)
     }
 }
 

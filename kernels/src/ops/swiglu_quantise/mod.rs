@@ -4,6 +4,7 @@
 mod avx2_buffer;
 #[cfg(target_arch = "x86_64")]
 mod avx512vnni_block4;
+mod cuda;
 mod prepared;
 mod scalar;
 
@@ -19,8 +20,9 @@ use crate::contract::{
     AxisInfo, Contract, ContractInfo, InputError, PrepareError, Prepared, ProblemClass, Reference, Source, TensorInfo,
     Variant,
 };
+use crate::form::DeviceForm;
 use crate::ops::swiglu::{FAMILIES, exact, for_each_run, gate_up, pairs};
-use crate::ops::{quantise, shared};
+use crate::ops::{device, quantise, shared};
 
 /// The contract's name.
 pub const ID: &str = "swiglu_quantise";
@@ -100,7 +102,8 @@ pub static VARIANTS: &[SwigluQuantiseVariant] = &[
     ),
 ];
 
-static LISTED: LazyLock<Vec<&'static Variant>> = LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).collect());
+static LISTED: LazyLock<Vec<&'static Variant>> =
+    LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).chain(cuda::VARIANTS.iter().map(|v| &v.listed)).collect());
 
 /// The variant of a name.
 pub fn by_name(name: &str) -> Option<&'static SwigluQuantiseVariant> {
@@ -258,6 +261,9 @@ impl Contract for SwigluQuantise {
     }
 
     fn supports(&self, variant: &Variant, problem: &Problem) -> Result<(), PrepareError> {
+        if device::kernel_of(cuda::VARIANTS, variant).is_some() {
+            return Ok(Sizes::parse(problem).map(|_| ())?);
+        }
         find(variant, problem).map(|_| ())
     }
 
@@ -268,8 +274,21 @@ impl Contract for SwigluQuantise {
         inputs: &TensorSet,
         copies: usize,
     ) -> Result<Box<dyn Prepared>, PrepareError> {
+        device::refuse_on_host(ID, variant, problem)?;
         let (variant, sizes) = find(variant, problem)?;
         Ok(Box::new(prepared::PreparedSwigluQuantise::new(variant, sizes, inputs, copies)?))
+    }
+
+    fn device_form(
+        &self,
+        variant: &Variant,
+        problem: &Problem,
+        inputs: &TensorSet,
+    ) -> Result<DeviceForm, PrepareError> {
+        self.supports(variant, problem)?;
+        let kernel = device::kernel_of(cuda::VARIANTS, variant)
+            .ok_or_else(|| shared::unsupported(ID, variant.name, problem, "it runs on the host".to_owned()))?;
+        cuda::form(kernel, Sizes::parse(problem)?, inputs)
     }
 }
 
