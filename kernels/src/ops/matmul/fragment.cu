@@ -6,7 +6,7 @@
 // stages only its own eighth of the activation. The chains meet in shared memory and are added in a pair tree.
 //
 // Lane l of a warp stands for row g = l / 4 (and g + 8) and elements 8 t .. 8 t + 7 of a block, t = l % 4: which elements a lane
-// holds is free inside an exact sum, and this way an activation is one load of eight bytes.
+// holds is free inside an exact sum. Where the halves of a block have scales of their own they are 4 t .. 4 t + 3 of each half.
 //
 // Four blocks of a chain are a unit. A row tile lies in memory as SHARED_BYTES a unit that all chains read, then for each chain its
 // units of UNIT_BYTES.
@@ -78,66 +78,10 @@ struct Raw {
     u32 scale[SCALE_WORDS];
 };
 
-// Where the next unit of a lane lies in planes of 16, 8, 4, 2, 1 and half a byte a lane, and in what all chains share.
-struct Streams {
-    const u8* by16;
-    const u8* shared;
-#if defined(FORMAT_Q5_0) || defined(FORMAT_Q4_1) || defined(FORMAT_Q5_1) || defined(FORMAT_Q5_K)
-    const u8* by8;
-#endif
-#if !defined(FORMAT_Q4_1) && !defined(FORMAT_Q5_1) && !defined(FORMAT_Q4_K) && !defined(FORMAT_Q5_K) && !defined(FORMAT_IQ4_XS)
-    const u8* by4;
-#endif
-#if defined(FORMAT_Q4_K) || defined(FORMAT_Q5_K)
-    const u8* by2;
-#endif
-#if defined(FORMAT_Q4_K) || defined(FORMAT_Q5_K) || defined(FORMAT_IQ4_XS)
-    const u8* by1;
-#endif
-#if defined(FORMAT_IQ4_XS)
-    const u8* by_half;
-    int nibble;
-#endif
-
-    __device__ __forceinline__ Streams(const u8* units, const u8* of_all, int lane) : by16(units + 16 * lane) {
-        shared = of_all + lane * (SHARED_BYTES / 32);
-#if defined(FORMAT_Q5_0) || defined(FORMAT_Q4_1) || defined(FORMAT_Q5_1) || defined(FORMAT_Q5_K)
-        by8 = units + 8 * lane;
-#endif
-#if !defined(FORMAT_Q4_1) && !defined(FORMAT_Q5_1) && !defined(FORMAT_Q4_K) && !defined(FORMAT_Q5_K) && !defined(FORMAT_IQ4_XS)
-        by4 = units + 4 * lane;
-#endif
-#if defined(FORMAT_Q4_K) || defined(FORMAT_Q5_K)
-        by2 = units + 2 * lane;
-#endif
-#if defined(FORMAT_Q4_K) || defined(FORMAT_Q5_K) || defined(FORMAT_IQ4_XS)
-        by1 = units + lane;
-#endif
-#if defined(FORMAT_IQ4_XS)
-        by_half = units + lane / 2;
-        nibble = 4 * (lane % 2);
-#endif
-    }
-
-    __device__ __forceinline__ void next() {
-        by16 += UNIT_BYTES;
-        if (SHARED_BYTES) shared += SHARED_BYTES;
-#if defined(FORMAT_Q5_0) || defined(FORMAT_Q4_1) || defined(FORMAT_Q5_1) || defined(FORMAT_Q5_K)
-        by8 += UNIT_BYTES;
-#endif
-#if !defined(FORMAT_Q4_1) && !defined(FORMAT_Q5_1) && !defined(FORMAT_Q4_K) && !defined(FORMAT_Q5_K) && !defined(FORMAT_IQ4_XS)
-        by4 += UNIT_BYTES;
-#endif
-#if defined(FORMAT_Q4_K) || defined(FORMAT_Q5_K)
-        by2 += UNIT_BYTES;
-#endif
-#if defined(FORMAT_Q4_K) || defined(FORMAT_Q5_K) || defined(FORMAT_IQ4_XS)
-        by1 += UNIT_BYTES;
-#endif
-#if defined(FORMAT_IQ4_XS)
-        by_half += UNIT_BYTES;
-#endif
-    }
+// Where a unit lies: offsets from the first byte of the weight, of the chain's own bytes and of what all chains share.
+struct Place {
+    const u8* weights;
+    u32 unit, shared;
 };
 
 // Scales of the block that a lane keeps: block t of the unit, rows g and g + 8.
@@ -157,10 +101,10 @@ __device__ __forceinline__ u32 high_nibbles(u32 w) { return (w >> 4) & 0x0F0F0F0
 #if defined(FORMAT_Q8_0)
 #define KIND SCALED
 #define OFFSET 0
-__device__ __forceinline__ void load(Raw& r, const Streams& p) {
+__device__ __forceinline__ void load(Raw& r, const Place& p, int lane) {
 #pragma unroll
-    for (int i = 0; i < 4; i++) r.quants[i] = load_weights(p.by16 + i * 512);
-    r.scale[0] = load_weights4(p.by4 + 2048);
+    for (int i = 0; i < 4; i++) r.quants[i] = load_weights(p.weights + (p.unit + 16 * lane) + i * 512);
+    r.scale[0] = load_weights4(p.weights + (p.unit + 4 * lane) + 2048);
 }
 __device__ __forceinline__ Scales scales(const Raw& r) { return {half_at(r.scale[0], 0), half_at(r.scale[0], 1), 0, 0, 0}; }
 __device__ __forceinline__ uint4 tile(const Raw& r, int i) { return r.quants[i]; }
@@ -173,9 +117,9 @@ __device__ __forceinline__ uint4 nibbles(const Raw& r, int i) {
     const u32 first = i % 2 ? q.z : q.x, second = i % 2 ? q.w : q.y;
     return make_uint4(low_nibbles(first), high_nibbles(first), low_nibbles(second), high_nibbles(second));
 }
-__device__ __forceinline__ void load_nibbles(Raw& r, const Streams& p) {
-    r.quants[0] = load_weights(p.by16);
-    r.quants[1] = load_weights(p.by16 + 512);
+__device__ __forceinline__ void load_nibbles(Raw& r, const Place& p, int lane) {
+    r.quants[0] = load_weights(p.weights + (p.unit + 16 * lane));
+    r.quants[1] = load_weights(p.weights + (p.unit + 16 * lane) + 512);
 }
 #if defined(HIGH_BIT)
 // Bit j of a byte of the words of high bits belongs to register j of two blocks; a lane has two such words.
@@ -185,25 +129,27 @@ __device__ __forceinline__ uint4 with_high_bit(const Raw& r, int i, uint4 q) {
                       q.w | ((h << 1) & 0x10101010u));
 }
 #endif
-// The codebook entries of four indices, given as the nibbles of sixteen bits; the table as sixteen signed bytes.
-__device__ __forceinline__ u32 lookup4(u32 indices, u32 t0, u32 t1, u32 t2, u32 t3) {
-    const u32 low = __byte_perm(t0, t1, indices & 0x7777u), high = __byte_perm(t2, t3, indices & 0x7777u);
-    return __byte_perm(low, high, 0x3210u | ((indices & 0x8888u) >> 1));
+// The codebook entries of eight indices, which are the nibbles of a word; the table as sixteen signed bytes in four words.
+__device__ __forceinline__ uint2 lookup8(u32 indices, u32 t0, u32 t1, u32 t2, u32 t3) {
+    const u32 entry = indices & 0x77777777u, side = (indices >> 1 & 0x44444444u) | 0x32103210u;
+    uint2 r;
+    r.x = __byte_perm(__byte_perm(t0, t1, entry), __byte_perm(t2, t3, entry), side);
+    r.y = __byte_perm(__byte_perm(t0, t1, entry >> 16), __byte_perm(t2, t3, entry >> 16), side >> 16);
+    return r;
 }
-// Four words of signed bytes from two words of indices, each with four elements in its low and four in its high half.
+// Four words of signed bytes from two words of indices, each with four elements of row g in its low and of row g + 8 in its high half.
 __device__ __forceinline__ uint4 codebook(const Raw& r, int i, u32 t0, u32 t1, u32 t2, u32 t3) {
     const uint4 q = r.quants[i / 2];
-    const u32 first = i % 2 ? q.z : q.x, second = i % 2 ? q.w : q.y;
-    return make_uint4(lookup4(first & 0xFFFFu, t0, t1, t2, t3), lookup4(first >> 16, t0, t1, t2, t3),
-                      lookup4(second & 0xFFFFu, t0, t1, t2, t3), lookup4(second >> 16, t0, t1, t2, t3));
+    const uint2 first = lookup8(i % 2 ? q.z : q.x, t0, t1, t2, t3), second = lookup8(i % 2 ? q.w : q.y, t0, t1, t2, t3);
+    return make_uint4(first.x, first.y, second.x, second.y);
 }
 
 #if defined(FORMAT_Q4_0)
 #define KIND SCALED
 #define OFFSET 8
-__device__ __forceinline__ void load(Raw& r, const Streams& p) {
-    load_nibbles(r, p);
-    r.scale[0] = load_weights4(p.by4 + 1024);
+__device__ __forceinline__ void load(Raw& r, const Place& p, int lane) {
+    load_nibbles(r, p, lane);
+    r.scale[0] = load_weights4(p.weights + (p.unit + 4 * lane) + 1024);
 }
 __device__ __forceinline__ Scales scales(const Raw& r) { return {half_at(r.scale[0], 0), half_at(r.scale[0], 1), 0, 0, 0}; }
 __device__ __forceinline__ uint4 tile(const Raw& r, int i) { return nibbles(r, i); }
@@ -211,25 +157,25 @@ __device__ __forceinline__ uint4 tile(const Raw& r, int i) { return nibbles(r, i
 #elif defined(FORMAT_Q5_0)
 #define KIND SCALED
 #define OFFSET 16
-__device__ __forceinline__ void load(Raw& r, const Streams& p) {
-    load_nibbles(r, p);
-    const uint2 h = load_weights8(p.by8 + 1024);
+__device__ __forceinline__ void load(Raw& r, const Place& p, int lane) {
+    load_nibbles(r, p, lane);
+    const uint2 h = load_weights8(p.weights + (p.unit + 8 * lane) + 1024);
     r.high[0] = h.x, r.high[1] = h.y;
-    r.scale[0] = load_weights4(p.by4 + 1280);
+    r.scale[0] = load_weights4(p.weights + (p.unit + 4 * lane) + 1280);
 }
 __device__ __forceinline__ Scales scales(const Raw& r) { return {half_at(r.scale[0], 0), half_at(r.scale[0], 1), 0, 0, 0}; }
 __device__ __forceinline__ uint4 tile(const Raw& r, int i) { return with_high_bit(r, i, nibbles(r, i)); }
 
 #elif defined(FORMAT_Q4_1) || defined(FORMAT_Q5_1)
 #define KIND MINIMUM
-__device__ __forceinline__ void load(Raw& r, const Streams& p) {
-    load_nibbles(r, p);
+__device__ __forceinline__ void load(Raw& r, const Place& p, int lane) {
+    load_nibbles(r, p, lane);
 #if defined(HIGH_BIT)
-    const uint2 h = load_weights8(p.by8 + 1024);
+    const uint2 h = load_weights8(p.weights + (p.unit + 8 * lane) + 1024);
     r.high[0] = h.x, r.high[1] = h.y;
-    const uint2 s = load_weights8(p.by8 + 1280);
+    const uint2 s = load_weights8(p.weights + (p.unit + 8 * lane) + 1280);
 #else
-    const uint2 s = load_weights8(p.by8 + 1024);
+    const uint2 s = load_weights8(p.weights + (p.unit + 8 * lane) + 1024);
 #endif
     r.scale[0] = s.x, r.scale[1] = s.y;
 }
@@ -247,16 +193,16 @@ __device__ __forceinline__ uint4 tile(const Raw& r, int i) {
 #elif defined(FORMAT_Q4_K) || defined(FORMAT_Q5_K)
 #define KIND MINIMUM
 // Six bits each, from the lowest: scale and minimum of row g, scale and minimum of row g + 8; two bytes and then one a lane.
-__device__ __forceinline__ void load(Raw& r, const Streams& p) {
-    load_nibbles(r, p);
+__device__ __forceinline__ void load(Raw& r, const Place& p, int lane) {
+    load_nibbles(r, p, lane);
 #if defined(HIGH_BIT)
-    const uint2 h = load_weights8(p.by8 + 1024);
+    const uint2 h = load_weights8(p.weights + (p.unit + 8 * lane) + 1024);
     r.high[0] = h.x, r.high[1] = h.y;
-    r.scale[0] = load_weights2(p.by2 + 1280) | load_weights1(p.by1 + 1344) << 16;
+    r.scale[0] = load_weights2(p.weights + (p.unit + 2 * lane) + 1280) | load_weights1(p.weights + (p.unit + lane) + 1344) << 16;
 #else
-    r.scale[0] = load_weights2(p.by2 + 1024) | load_weights1(p.by1 + 1088) << 16;
+    r.scale[0] = load_weights2(p.weights + (p.unit + 2 * lane) + 1024) | load_weights1(p.weights + (p.unit + lane) + 1088) << 16;
 #endif
-    const uint2 d = *(const uint2*)p.shared;
+    const uint2 d = *(const uint2*)(p.weights + (p.shared + 8 * lane));
     r.scale[1] = d.x, r.scale[2] = d.y;
 }
 __device__ __forceinline__ Scales scales(const Raw& r) {
@@ -275,12 +221,12 @@ __device__ __forceinline__ uint4 tile(const Raw& r, int i) {
 #elif defined(FORMAT_Q6_K)
 #define KIND SUB16
 #define OFFSET 32
-__device__ __forceinline__ void load(Raw& r, const Streams& p) {
-    load_nibbles(r, p);
-    const uint4 h = load_weights(p.by16 + 1024);
+__device__ __forceinline__ void load(Raw& r, const Place& p, int lane) {
+    load_nibbles(r, p, lane);
+    const uint4 h = load_weights(p.weights + (p.unit + 16 * lane) + 1024);
     r.high[0] = h.x, r.high[1] = h.y, r.high[2] = h.z, r.high[3] = h.w;
-    r.scale[0] = load_weights4(p.by4 + 1536);
-    r.scale[1] = *(const u32*)p.shared;
+    r.scale[0] = load_weights4(p.weights + (p.unit + 4 * lane) + 1536);
+    r.scale[1] = *(const u32*)(p.weights + (p.shared + 4 * lane));
 }
 __device__ __forceinline__ Scales scales(const Raw& r) {
     return {half_at(r.scale[1], 0), half_at(r.scale[1], 1), 0, 0, r.scale[0]};
@@ -298,10 +244,10 @@ __device__ __forceinline__ uint4 tile(const Raw& r, int i) {
 #define OFFSET 0
 // A scale of six bits a row, two rows a lane: the low nibbles of both in a byte; the upper pairs of bits of both in a nibble, which is
 // that of an even lane in the low half of a byte.
-__device__ __forceinline__ void load(Raw& r, const Streams& p) {
-    load_nibbles(r, p);
-    r.scale[0] = load_weights1(p.by1 + 1024) | (load_weights1(p.by_half + 1056) >> p.nibble & 15) << 8;
-    r.scale[1] = *(const u32*)p.shared;
+__device__ __forceinline__ void load(Raw& r, const Place& p, int lane) {
+    load_nibbles(r, p, lane);
+    r.scale[0] = load_weights1(p.weights + (p.unit + lane) + 1024) | (load_weights1(p.weights + (p.unit + lane / 2) + 1056) >> (4 * (lane % 2)) & 15) << 8;
+    r.scale[1] = *(const u32*)(p.weights + (p.shared + 4 * lane));
 }
 __device__ __forceinline__ Scales scales(const Raw& r) {
     const u32 p = r.scale[0];
@@ -314,9 +260,9 @@ __device__ __forceinline__ uint4 tile(const Raw& r, int i) {
 
 #elif defined(FORMAT_NVFP4)
 #define KIND MICRO16
-__device__ __forceinline__ void load(Raw& r, const Streams& p) {
-    load_nibbles(r, p);
-    r.scale[0] = load_weights4(p.by4 + 1024);
+__device__ __forceinline__ void load(Raw& r, const Place& p, int lane) {
+    load_nibbles(r, p, lane);
+    r.scale[0] = load_weights4(p.weights + (p.unit + 4 * lane) + 1024);
 }
 // An unsigned e4m3 as half, exact: exponent and mantissa go to their places and the bias is made up by a multiplication.
 __device__ __forceinline__ float e4m3_half(u32 byte) {
@@ -353,10 +299,6 @@ struct Columns {
     int4 first, second;
     float t0, t1;
 };
-
-__device__ __forceinline__ uint2 half_of(const uint2& x, int lane, int half) {
-    return (lane % 4 < 2) == (half == 0) ? x : make_uint2(0, 0);
-}
 
 template <bool ONE> __device__ __forceinline__ Columns columns(const u8* bytes, const float* entries, int lane) {
     const int t = lane % 4;
@@ -414,7 +356,7 @@ __device__ __forceinline__ void fold(float (&acc)[4], const uint4& a, const Colu
     }
 #endif
 #elif KIND == SUB16
-    const int4 p = mma_s8(a, half_of(c.x, lane, 0), c.first), q = mma_s8(a, half_of(c.x, lane, 1), c.second);
+    const int4 p = mma_s8_half(a.x, a.y, c.x.x, c.first), q = mma_s8_half(a.z, a.w, c.x.y, c.second);
     const int a0 = (i8)s.sub, a1 = (i8)(s.sub >> 8), b0 = (i8)(s.sub >> 16), b1 = (i8)(s.sub >> 24);
     acc[0] = __fmaf_rn((float)(a0 * p.x + a1 * q.x), s.a * c.x0, acc[0]);
     acc[2] = __fmaf_rn((float)(b0 * p.z + b1 * q.z), s.b * c.x0, acc[2]);
@@ -423,7 +365,7 @@ __device__ __forceinline__ void fold(float (&acc)[4], const uint4& a, const Colu
         acc[3] = __fmaf_rn((float)(b0 * p.w + b1 * q.w), s.b * c.x1, acc[3]);
     }
 #else
-    const int4 p = mma_s8(a, half_of(c.x, lane, 0), c.first), q = mma_s8(a, half_of(c.x, lane, 1), c.first);
+    const int4 p = mma_s8_half(a.x, a.y, c.x.x, c.first), q = mma_s8_half(a.z, a.w, c.x.y, c.first);
     acc[0] = __fmaf_rn(__fmaf_rn(as_number(q.x), s.c, as_number(p.x) * s.a), c.x0, acc[0]);
     acc[2] = __fmaf_rn(__fmaf_rn(as_number(q.z), s.d, as_number(p.z) * s.b), c.x0, acc[2]);
     if (!ONE) {
@@ -467,8 +409,13 @@ __device__ __forceinline__ void stage(u8* bytes, float* entries, const i8* quant
             scale = x_scales[at];
         }
         uint4* to = (uint4*)(bytes + (size_t)i * 32);
+#if KIND == SUB16 || KIND == MICRO16
+        to[0] = make_uint4(v[0].x, v[1].x, v[0].y, v[1].y);
+        to[1] = make_uint4(v[0].z, v[1].z, v[0].w, v[1].w);
+#else
         to[0] = v[0];
         to[1] = v[1];
+#endif
         float* e = entries + i * ENTRY_WORDS;
         e[0] = scale;
 #if ENTRY_WORDS > 1
@@ -505,12 +452,6 @@ __device__ __forceinline__ float of_rank(const float* own, u32 rank) {
 }
 #endif
 
-#if CLUSTER
-#define CHAIN_VALUE(i, k) of_rank(chains + (i), k)
-#else
-#define CHAIN_VALUE(i, k) chains[(k) * ROWS * COLUMNS + (i)]
-#endif
-
 template <int NT, bool ONE>
 __device__ __forceinline__ void product(const u8* __restrict__ weights, const uint2* __restrict__ places,
                                         const i8* __restrict__ quants, const float* __restrict__ x_scales,
@@ -520,52 +461,73 @@ __device__ __forceinline__ void product(const u8* __restrict__ weights, const ui
     constexpr int COLUMNS = ONE ? 1 : 8 * NT;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
     const int units = (blocks + 31) / 32, tiles = 4 * units, column = blockIdx.y * (8 * NT);
+    const u32 tile_bytes = units * (SHARED_BYTES + 8 * UNIT_BYTES);
+    // A group is what a block, or a cluster, has in hand at a time.
 #if CLUSTER
-    const int chain = cluster_rank(), first_tile = blockIdx.x / 8 * (8 * ROW_TILES), own_tile = first_tile + warp * ROW_TILES;
-    constexpr int ROWS = 8 * 16 * ROW_TILES, STAGED = 1;
+    const int chain = cluster_rank(), lead = warp * ROW_TILES, stride = gridDim.x / 8;
+    constexpr int GROUP = 8 * ROW_TILES, STAGED = 1;
+    int group = blockIdx.x / 8;
 #else
-    const int chain = warp, first_tile = blockIdx.x * ROW_TILES, own_tile = first_tile;
-    constexpr int ROWS = 16 * ROW_TILES, STAGED = 8;
+    const int chain = warp, lead = 0, stride = gridDim.x;
+    constexpr int GROUP = ROW_TILES, STAGED = 8;
+    int group = blockIdx.x;
 #endif
-    const size_t tile_bytes = (size_t)units * (SHARED_BYTES + 8 * UNIT_BYTES);
-    Raw ring[DEPTH][ROW_TILES];
-    const u8* of_tile_row = weights + (size_t)min(own_tile, row_tiles - ROW_TILES > 0 ? row_tiles - ROW_TILES : 0) * tile_bytes;
-    Streams streams[ROW_TILES] = {
-        Streams(of_tile_row + (size_t)units * SHARED_BYTES + (size_t)chain * units * UNIT_BYTES, of_tile_row, lane)
-#if ROW_TILES == 2
-        , Streams(of_tile_row + tile_bytes + (size_t)units * SHARED_BYTES + (size_t)chain * units * UNIT_BYTES,
-                  of_tile_row + tile_bytes, lane)
-#endif
-    };
-#pragma unroll
-    for (int d = 0; d < DEPTH; d++)
-        if (d < units)
-#pragma unroll
-            for (int r = 0; r < ROW_TILES; r++) {
-                load(ring[d][r], streams[r]);
-                streams[r].next();
-            }
+    constexpr int ROWS = 16 * GROUP;
+    const int groups = (row_tiles + GROUP - 1) / GROUP;
+    int left = group < groups ? (groups - 1 - group) / stride * units + units : 0;
 
-    // bytes[chain][tile][column of eight][lane], entries[chain][tile][column]
-    float* const entries_of_all = (float*)(memory + (size_t)STAGED * tiles * COLUMNS * 32);
-#if CLUSTER
-    stage<NT, ONE>(memory, entries_of_all, quants, x_scales, m, blocks, tiles, column, chain, threadIdx.x, 256);
-    const u8* bytes = memory;
-    const float* entries = entries_of_all;
-#else
-    u8* const own_bytes = memory + (size_t)warp * tiles * COLUMNS * 32;
-    float* const own_entries = entries_of_all + (size_t)warp * tiles * COLUMNS * ENTRY_WORDS;
-    stage<NT, ONE>(own_bytes, own_entries, quants, x_scales, m, blocks, tiles, column, chain, lane, 32);
-    const u8* bytes = own_bytes;
-    const float* entries = own_entries;
-#endif
-    __syncthreads();
+    // Weights are asked for DEPTH units ahead, over the ends of groups.
+    int next_group = group, next_unit = 0, loads = left;
+    Place next[ROW_TILES];
+    const auto aim = [&]() {
+#pragma unroll
+        for (int r = 0; r < ROW_TILES; r++) {
+            const u32 tile = min(next_group * GROUP + lead + r, row_tiles - 1);
+            next[r].weights = weights;
+            next[r].shared = tile * tile_bytes;
+            next[r].unit = next[r].shared + units * SHARED_BYTES + chain * units * UNIT_BYTES;
+        }
+    };
+    Raw ring[DEPTH][ROW_TILES];
+    const auto fetch = [&](Raw(&to)[ROW_TILES]) {
+        if (loads <= 0) return;
+        loads--;
+#pragma unroll
+        for (int r = 0; r < ROW_TILES; r++) {
+            load(to[r], next[r], lane);
+            next[r].unit += UNIT_BYTES;
+            next[r].shared += SHARED_BYTES;
+        }
+        if (++next_unit == units) {
+            next_unit = 0;
+            next_group += stride;
+            aim();
+        }
+    };
+    aim();
+#pragma unroll
+    for (int d = 0; d < DEPTH; d++) fetch(ring[d]);
+
+    // bytes[chain][tile][column of eight][lane], entries[chain][tile][column], then two buffers of chains
+    const int staged_bytes = tiles * COLUMNS * 32, staged_entries = tiles * COLUMNS * ENTRY_WORDS;
+    float* const all_entries = (float*)(memory + STAGED * staged_bytes);
+    u8* const own_bytes = memory + (CLUSTER ? 0 : warp * staged_bytes);
+    float* const own_entries = all_entries + (CLUSTER ? 0 : warp * staged_entries);
+    float* const buffers = all_entries + STAGED * staged_entries;
+    stage<NT, ONE>(own_bytes, own_entries, quants, x_scales, m, blocks, tiles, column, chain, CLUSTER ? threadIdx.x : lane,
+                   CLUSTER ? 256 : 32);
+    if (CLUSTER) __syncthreads();
+    else __syncwarp();
 
     float acc[ROW_TILES][NT][4] = {};
-    for (int unit = 0; unit < units; unit += DEPTH) {
+    const u8* bytes = own_bytes;
+    const float* entries = own_entries;
+    int unit = 0, turn = 0;
+    while (left > 0) {
 #pragma unroll
         for (int d = 0; d < DEPTH; d++) {
-            if (unit + d >= units) break;
+            if (left <= 0) break;
+            left--;
             Scales kept[ROW_TILES];
 #pragma unroll
             for (int r = 0; r < ROW_TILES; r++) kept[r] = scales(ring[d][r]);
@@ -583,56 +545,65 @@ __device__ __forceinline__ void product(const u8* __restrict__ weights, const ui
                     for (int n = 0; n < NT; n++) fold<ONE>(acc[r][n], a, c[n], s, lane);
                 }
             }
+            fetch(ring[d]);
             bytes += 4 * COLUMNS * 32;
             entries += 4 * COLUMNS * ENTRY_WORDS;
-            if (unit + d + DEPTH < units)
-#pragma unroll
-                for (int r = 0; r < ROW_TILES; r++) {
-                    load(ring[d][r], streams[r]);
-                    streams[r].next();
-                }
-        }
-    }
+            if (++unit < units) continue;
 
-    // chains[warp's chain][column][row], or with CLUSTER [column][row] in the block of the chain
-    __syncthreads();
-    float* const chains = (float*)memory;
-    float* const own = chains + (CLUSTER ? 0 : warp * COLUMNS * ROWS) + (CLUSTER ? 16 * ROW_TILES * warp : 0);
+            // The chains of a group: [chain][column][row], or with CLUSTER [column][row] in the block of each chain. There are two
+            // buffers, so that one meeting a group is enough.
+            float* const chains = buffers + (turn ? (CLUSTER ? 1 : 8) * COLUMNS * ROWS : 0);
+            float* const own = chains + (CLUSTER ? 16 * lead : warp * COLUMNS * ROWS);
 #pragma unroll
-    for (int r = 0; r < ROW_TILES; r++)
+            for (int r = 0; r < ROW_TILES; r++)
 #pragma unroll
-        for (int n = 0; n < NT; n++)
+                for (int n = 0; n < NT; n++)
 #pragma unroll
-            for (int e = 0; e < 4; e++) {
-                const int c = ONE ? 0 : 8 * n + 2 * t + e % 2;
-                if (!ONE || (t == 0 && e % 2 == 0)) own[c * ROWS + 16 * r + g + 8 * (e / 2)] = acc[r][n][e];
-            }
+                    for (int e = 0; e < 4; e++) {
+                        const int c = ONE ? 0 : 8 * n + 2 * t + e % 2;
+                        if (!ONE || (t == 0 && e % 2 == 0)) own[c * ROWS + 16 * r + g + 8 * (e / 2)] = acc[r][n][e];
+                        acc[r][n][e] = 0.0f;
+                    }
 #if CLUSTER
-    cluster_wait();
-    const int begin = chain * 256 + threadIdx.x, step = 8 * 256;
+            cluster_wait();
+            const int begin = chain * 256 + threadIdx.x, step = 8 * 256;
 #else
-    __syncthreads();
-    const int begin = threadIdx.x, step = 256;
+            __syncthreads();
+            // Another warp begins each time.
+            const int begin = (threadIdx.x + 32 * unit * turn) % 256, step = 256;
 #endif
-    for (int i = begin; i < ROWS * COLUMNS; i += step) {
-        const int row = i % ROWS, c = column + i / ROWS, of = first_tile + row / 16;
-        if (c >= m || of >= row_tiles) continue;
-        const uint2 place = places[of];
-        if (row % 16 >= (int)place.y) continue;
-        float v[8];
+            for (int i = begin; i < ROWS * COLUMNS; i += step) {
+                const int row = i % ROWS, c = column + i / ROWS, of = group * GROUP + row / 16;
+                if (c >= m || of >= row_tiles) continue;
+                const uint2 place = places[of];
+                if (row % 16 >= (int)place.y) continue;
+                float v[8];
 #pragma unroll
-        for (int k = 0; k < 8; k++) v[k] = CHAIN_VALUE(i, k);
+                for (int k = 0; k < 8; k++) {
+#if CLUSTER
+                    v[k] = of_rank(chains + i, k);
+#else
+                    v[k] = chains[k * ROWS * COLUMNS + i];
+#endif
+                }
 #pragma unroll
-        for (int distance = 4; distance > 0; distance /= 2)
+                for (int distance = 4; distance > 0; distance /= 2)
 #pragma unroll
-            for (int k = 0; k < distance; k++) v[k] = __fadd_rn(v[k], v[k + distance]);
-        float sum = v[0];
+                    for (int k = 0; k < distance; k++) v[k] = __fadd_rn(v[k], v[k + distance]);
+                float sum = v[0];
 #if KIND == MICRO16
-        sum = sum * outer[of];
+                sum = sum * outer[of];
 #endif
-        const size_t at = (size_t)c * width + place.x + row % 16;
-        if (residual) sum = __fadd_rn(sum, residual[at]);
-        out[at] = sum;
+                const size_t at = (size_t)c * width + place.x + row % 16;
+                if (residual) sum = __fadd_rn(sum, residual[at]);
+                out[at] = sum;
+            }
+            unit = 0;
+            turn ^= 1;
+            group += stride;
+            bytes = own_bytes;
+            entries = own_entries;
+        }
     }
 #if CLUSTER
     // What others still read must not go.
@@ -655,7 +626,7 @@ __device__ __forceinline__ void product(const u8* __restrict__ weights, const ui
 ENTRY(product1, 1, true, MIN_BLOCKS)
 ENTRY(product8, 1, false, MIN_BLOCKS)
 #if CLUSTER
-ENTRY(product16, 2, false, 2)
-ENTRY(product32, 4, false, 2)
+ENTRY(product16, 2, false, MIN_BLOCKS)
+ENTRY(product32, 4, false, MIN_BLOCKS)
 ENTRY(product64, 8, false, 1)
 #endif

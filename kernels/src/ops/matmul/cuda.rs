@@ -1,0 +1,385 @@
+//! Matrix products on a card: the variants, and what each of them launches.
+
+use std::sync::LazyLock;
+
+use memra_contract::device::CudaArch;
+use memra_contract::{BlockFormat, DType, OrderClass, TensorSet, order};
+
+use super::ID;
+use super::fragment::{FRAGMENTS, Fragment, TILE, float_unit, pack_float};
+use super::problem::{Activation, Epilogue, MatmulProblem, Segment, order_class};
+use crate::contract::{CudaBuild, PrepareError, Source, Target, Variant};
+use crate::form::{Arg, DeviceForm, LaunchForm};
+use crate::ops::device::output;
+use crate::ops::input;
+
+/// What a variant launches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kernel {
+    /// `stored.cu`.
+    Stored,
+    /// `fragment.cu`, eight chains a block or a cluster of eight blocks.
+    Fragment { is_cluster: bool, row_tiles: usize },
+    /// `fragment_float.cu`.
+    FragmentFloat { row_tiles: usize },
+}
+
+/// A variant with what only this contract knows of it.
+#[derive(Debug)]
+pub(super) struct CudaMatmul {
+    pub(super) listed: Variant,
+    format: BlockFormat,
+    kernel: Kernel,
+}
+
+/// Architectures with clusters.
+const WITH_CLUSTERS: &[CudaArch] = &[CudaArch::Sm90a, CudaArch::Sm100a, CudaArch::Sm120a];
+
+/// Architectures that widen e4m3 in one instruction.
+const WITH_E4M3: &[CudaArch] = &[CudaArch::Sm89, CudaArch::Sm90a, CudaArch::Sm100a, CudaArch::Sm120a];
+
+/// Shared memory that a block may have on every one of [`WITH_CLUSTERS`] but the last is 227 KiB; half of it, so that two fit.
+const MOST_SHARED: usize = 227 << 10;
+
+macro_rules! text {
+    ($file:literal) => {
+        Source { path: concat!("kernels/src/ops/matmul/", $file), text: include_str!($file) }
+    };
+}
+
+/// Formats with the definition that selects them in `stored.cu`.
+const STORED: &[(BlockFormat, &str)] = &[
+    (BlockFormat::F32, "FORMAT_F32"),
+    (BlockFormat::F16, "FORMAT_F16"),
+    (BlockFormat::BF16, "FORMAT_BF16"),
+    (BlockFormat::F8_E4M3, "FORMAT_F8"),
+    (BlockFormat::Q8_0, "FORMAT_Q8_0"),
+    (BlockFormat::Q4_0, "FORMAT_Q4_0"),
+    (BlockFormat::Q4_1, "FORMAT_Q4_1"),
+    (BlockFormat::Q5_0, "FORMAT_Q5_0"),
+    (BlockFormat::Q5_1, "FORMAT_Q5_1"),
+    (BlockFormat::Q4_K, "FORMAT_Q4_K"),
+    (BlockFormat::Q5_K, "FORMAT_Q5_K"),
+    (BlockFormat::Q6_K, "FORMAT_Q6_K"),
+    (BlockFormat::IQ4_XS, "FORMAT_IQ4_XS"),
+    (BlockFormat::NVFP4, "FORMAT_NVFP4"),
+];
+
+/// Forms of `fragment.cu`: name, whether it is a cluster, row tiles a warp, units in registers, blocks of a multiprocessor.
+const SHAPES: &[(&str, bool, usize, &str, &str)] = &[
+    ("rows", false, 1, "2", "3"),
+    ("cluster", true, 1, "2", "2"),
+    ("cluster_rows32", true, 2, "1", "2"),
+];
+
+/// The registry lives as long as the program, so its texts are never given back.
+fn keep<T>(value: T) -> &'static T {
+    Box::leak(Box::new(value))
+}
+
+/// The variants, baselines first.
+pub(super) static VARIANTS: LazyLock<Vec<CudaMatmul>> = LazyLock::new(|| {
+    let variant = |name: String, summary: String, archs, defines: Vec<(&'static str, &'static str)>, layout, class, source| {
+        Variant {
+            name: keep(name).as_str(),
+            summary: keep(summary).as_str(),
+            target: Target::Cuda(CudaBuild { archs, defines: keep(defines).as_slice() }),
+            layout,
+            order_class: class,
+            rows: (1, 4096),
+            source,
+        }
+    };
+    let mut all = Vec::new();
+    for (format, define) in STORED {
+        all.push(CudaMatmul {
+            listed: variant(
+                format!("cuda_stored_{format}"),
+                format!("stored {format} weights in the chains of the order class, a lane a chain; the CUDA baseline"),
+                &CudaArch::ALL,
+                vec![(define, "1")],
+                "stored",
+                order_class(*format),
+                text!("stored.cu"),
+            ),
+            format: *format,
+            kernel: Kernel::Stored,
+        });
+    }
+    for fragment in FRAGMENTS {
+        for (name, is_cluster, row_tiles, depth, blocks) in SHAPES {
+            let (format, place) = (fragment.format(), if *is_cluster { "cluster" } else { "block" });
+            all.push(CudaMatmul {
+                listed: variant(
+                    format!("cuda_{name}_{format}"),
+                    format!(
+                        "{format} in tensor-core operand order, integer tiles folded into the eight chains, which are those of a \
+                         {place}; {} weight rows a warp",
+                        16 * row_tiles
+                    ),
+                    if *is_cluster { WITH_CLUSTERS } else { &CudaArch::ALL },
+                    vec![
+                        (fragment.define, "1"),
+                        ("CLUSTER", if *is_cluster { "1" } else { "0" }),
+                        ("ROW_TILES", if *row_tiles == 1 { "1" } else { "2" }),
+                        ("DEPTH", depth),
+                        ("MIN_BLOCKS", blocks),
+                    ],
+                    "fragment16",
+                    order_class(format),
+                    text!("fragment.cu"),
+                ),
+                format,
+                kernel: Kernel::Fragment { is_cluster: *is_cluster, row_tiles: *row_tiles },
+            });
+        }
+    }
+    for (format, define, class, archs) in FLOATS {
+        all.push(CudaMatmul {
+            listed: variant(
+                format!("cuda_fragment_{format}"),
+                format!("{format} in tensor-core operand order, f32 accumulation in eight chains of a block"),
+                archs,
+                vec![(define, "1"), ("ROW_TILES", "1"), ("DEPTH", "1"), ("MIN_BLOCKS", "3")],
+                "fragment16",
+                *class,
+                text!("fragment_float.cu"),
+            ),
+            format: *format,
+            kernel: Kernel::FragmentFloat { row_tiles: 1 },
+        });
+    }
+    all
+});
+
+/// Float formats of `fragment_float.cu` with their definition, device class and architectures.
+const FLOATS: &[(BlockFormat, &str, OrderClass, &[CudaArch])] = &[
+    (BlockFormat::F16, "FORMAT_F16", order::DEVICE_MMA_F16, &CudaArch::ALL),
+    (BlockFormat::BF16, "FORMAT_BF16", order::DEVICE_MMA_BF16, &CudaArch::ALL),
+    (BlockFormat::F8_E4M3, "FORMAT_F8", order::DEVICE_MMA_F8_BLOCK128, WITH_E4M3),
+];
+
+impl CudaMatmul {
+    /// Why it does not serve a problem.
+    pub(super) fn refusal(&self, problem: &MatmulProblem) -> Option<String> {
+        if let Some(other) = problem.segments.iter().find(|segment| segment.format != self.format) {
+            return Some(format!("it serves {} segments, and one is {}", self.format, other.format));
+        }
+        if problem.quantises() {
+            return Some("it takes int8 planes, and the activation is to be quantised first".to_owned());
+        }
+        match self.kernel {
+            Kernel::Stored => None,
+            Kernel::Fragment { is_cluster, row_tiles } => {
+                let shared = self.shape(problem).map(|shape| shape.1);
+                let most = if is_cluster { "columns" } else { "rows of the activation" };
+                match shared {
+                    Some(shared) if shared <= MOST_SHARED => None,
+                    _ => Some(format!("its blocks of {row_tiles} row tiles have no room for {most} of this length")),
+                }
+            }
+            Kernel::FragmentFloat { .. } => {
+                let wanted = if self.format == BlockFormat::BF16 { Activation::Bf16 } else { Activation::F16 };
+                (problem.activation != wanted).then(|| format!("it takes act={wanted}"))
+            }
+        }
+    }
+
+    /// Entry, dynamic shared memory and columns of a block of `fragment.cu`: the widest columns that fit.
+    fn shape(&self, problem: &MatmulProblem) -> Option<(&'static str, usize, usize)> {
+        let Kernel::Fragment { is_cluster, row_tiles } = self.kernel else { return None };
+        let fragment = Fragment::of(self.format)?;
+        let tiles = 4 * Fragment::units(problem.k);
+        let shared = |columns: usize| {
+            let chains = if is_cluster { 1 } else { 8 };
+            let staged = chains * tiles * columns * (32 + 4 * fragment.entry_words);
+            staged.max(128 * row_tiles * columns * 4)
+        };
+        let ladder: &[(&str, usize)] = if is_cluster {
+            &[("product1", 1), ("product8", 8), ("product16", 16), ("product32", 32), ("product64", 64)]
+        } else {
+            &[("product1", 1), ("product8", 8)]
+        };
+        let fits = |(_, columns): &&(&str, usize)| shared(*columns) <= MOST_SHARED;
+        let wanted = ladder.iter().filter(fits).find(|(_, columns)| *columns >= problem.m);
+        let (entry, columns) = wanted.or_else(|| ladder.iter().filter(fits).next_back())?;
+        // One column alone serves nothing but m = 1.
+        (*columns > 1 || problem.m == 1).then(|| (*entry, shared(*columns), *columns))
+    }
+
+    /// What is launched for a problem that it serves.
+    pub(super) fn form(&self, problem: &MatmulProblem, inputs: &TensorSet) -> Result<DeviceForm, PrepareError> {
+        let (m, k, width) = (problem.m, problem.k, problem.width());
+        let mut form = DeviceForm { outputs: vec![output("out", DType::F32, &[m, width])], ..DeviceForm::default() };
+        let mut fixed = |bytes: Vec<u8>| {
+            form.fixed.push(bytes);
+            Arg::Fixed(form.fixed.len() - 1)
+        };
+        let activation = match problem.activation.dtype() {
+            Some(dtype) => {
+                let x = fixed(input(ID, inputs, "activation", dtype, m * k)?.bytes.clone());
+                (x, Arg::Null)
+            }
+            None => (
+                fixed(input(ID, inputs, "quants", DType::I8, m * k)?.bytes.clone()),
+                fixed(input(ID, inputs, "scales", DType::F32, m * problem.blocks())?.bytes.clone()),
+            ),
+        };
+        let residual = match problem.epilogue {
+            Epilogue::None => Arg::Null,
+            Epilogue::Residual => fixed(input(ID, inputs, "residual", DType::F32, m * width)?.bytes.clone()),
+        };
+        let (mut weights, mut outer) = (Vec::new(), Vec::new());
+        for (index, segment) in problem.segments.iter().enumerate() {
+            let stored = input(ID, inputs, &format!("weight{index}"), DType::U8, segment.bytes(k))?;
+            weights.push((*segment, stored.bytes.as_slice()));
+            outer.push(match segment.outer_tensor(k) {
+                Some((name, shape)) => {
+                    let elements = shape.iter().product();
+                    input(ID, inputs, &format!("{name}{index}"), DType::F32, elements)?.to_f32()
+                }
+                None => Vec::new(),
+            });
+        }
+        match self.kernel {
+            Kernel::Stored => stored(&mut form, problem, &weights, &outer, activation, residual),
+            Kernel::Fragment { is_cluster, row_tiles } => {
+                let (entry, shared, columns) = self.shape(problem).unwrap_or(("product1", 0, 1));
+                let fragment = Fragment::of(self.format).unwrap_or(&FRAGMENTS[0]);
+                let packed = weights.iter().flat_map(|(segment, stored)| fragment.pack(*segment, k, stored)).collect();
+                form.rotating = vec![packed];
+                let (places, tiles) = places(problem);
+                let scales: Vec<f32> =
+                    weights.iter().zip(&outer).flat_map(|((segment, _), outer)| {
+                        let scale = outer.first().copied().unwrap_or(1.0);
+                        std::iter::repeat_n(scale, segment.n.div_ceil(TILE))
+                    }).collect();
+                form.fixed.push(places);
+                form.fixed.push(bytemuck::cast_slice(&scales).to_vec());
+                let (places, scales) = (Arg::Fixed(form.fixed.len() - 2), Arg::Fixed(form.fixed.len() - 1));
+                let blocks = if is_cluster { tiles.div_ceil(8 * row_tiles) * 8 } else { tiles.div_ceil(row_tiles) };
+                form.launches = vec![LaunchForm {
+                    entry: entry.to_owned(),
+                    grid: [blocks as u32, m.div_ceil(columns) as u32, 1],
+                    block: [256, 1, 1],
+                    shared_bytes: shared as u32,
+                    args: vec![
+                        Arg::Rotating(0),
+                        places,
+                        activation.0,
+                        activation.1,
+                        residual,
+                        scales,
+                        Arg::Output(0),
+                        Arg::U32(m as u32),
+                        Arg::U32(problem.blocks() as u32),
+                        Arg::U32(tiles as u32),
+                        Arg::U32(width as u32),
+                    ],
+                }];
+            }
+            Kernel::FragmentFloat { row_tiles } => {
+                let packed = weights.iter().flat_map(|(segment, stored)| pack_float(*segment, k, stored)).collect();
+                let scales: Vec<f32> = weights
+                    .iter()
+                    .zip(&outer)
+                    .flat_map(|((segment, _), outer)| {
+                        (0..segment.n.div_ceil(TILE)).flat_map(|tile| segment.row_scales(k, outer, tile * TILE).to_vec())
+                    })
+                    .collect();
+                form.rotating = vec![packed, bytemuck::cast_slice(&scales).to_vec()];
+                let (places, tiles) = places(problem);
+                form.fixed.push(places);
+                let places = Arg::Fixed(form.fixed.len() - 1);
+                let (entry, columns) = match m {
+                    1..=8 => ("product8", 8),
+                    9..=16 => ("product16", 16),
+                    17..=32 => ("product32", 32),
+                    _ => ("product64", 64),
+                };
+                debug_assert!(float_unit(self.format) > 0);
+                form.launches = vec![LaunchForm {
+                    entry: entry.to_owned(),
+                    grid: [tiles.div_ceil(row_tiles) as u32, m.div_ceil(columns) as u32, 1],
+                    block: [256, 1, 1],
+                    shared_bytes: (128 * row_tiles * columns * 4) as u32,
+                    args: vec![
+                        Arg::Rotating(0),
+                        Arg::Rotating(1),
+                        places,
+                        activation.0,
+                        residual,
+                        Arg::Output(0),
+                        Arg::U32(m as u32),
+                        Arg::U32(k as u32),
+                        Arg::U32(tiles as u32),
+                        Arg::U32(width as u32),
+                    ],
+                }];
+            }
+        }
+        Ok(form)
+    }
+}
+
+/// Column of the output and rows of every row tile, as pairs of words; and how many there are.
+fn places(problem: &MatmulProblem) -> (Vec<u8>, usize) {
+    let (mut words, mut column) = (Vec::<u32>::new(), 0);
+    for segment in &problem.segments {
+        for first in (0..segment.n).step_by(TILE) {
+            words.extend([(column + first) as u32, (segment.n - first).min(TILE) as u32]);
+        }
+        column += segment.n;
+    }
+    let tiles = words.len() / 2;
+    (bytemuck::cast_slice(&words).to_vec(), tiles)
+}
+
+/// One launch a segment over the stored bytes.
+fn stored(
+    form: &mut DeviceForm,
+    problem: &MatmulProblem,
+    weights: &[(Segment, &[u8])],
+    outer: &[Vec<f32>],
+    activation: (Arg, Arg),
+    residual: Arg,
+) {
+    let mut column = 0;
+    for ((segment, bytes), outer) in weights.iter().zip(outer) {
+        form.rotating.push(bytes.to_vec());
+        let weight = Arg::Rotating(form.rotating.len() - 1);
+        let scales = if outer.is_empty() {
+            Arg::Null
+        } else {
+            form.fixed.push(bytemuck::cast_slice(outer).to_vec());
+            Arg::Fixed(form.fixed.len() - 1)
+        };
+        let second = match problem.activation {
+            Activation::Q8 => activation.1,
+            Activation::F32 => Arg::U32(0),
+            Activation::F16 => Arg::U32(1),
+            Activation::Bf16 => Arg::U32(2),
+        };
+        let rows_of_block = if problem.activation == Activation::Q8 { 32 } else { 8 };
+        form.launches.push(LaunchForm {
+            entry: "product_stored".to_owned(),
+            grid: [segment.n.div_ceil(rows_of_block) as u32, problem.m as u32, 1],
+            block: [256, 1, 1],
+            shared_bytes: 0,
+            args: vec![
+                weight,
+                scales,
+                activation.0,
+                second,
+                residual,
+                Arg::Output(0),
+                Arg::U32(problem.m as u32),
+                Arg::U32(problem.k as u32),
+                Arg::U32(segment.n as u32),
+                Arg::U32(column as u32),
+                Arg::U32(problem.width() as u32),
+            ],
+        });
+        column += segment.n;
+    }
+}
