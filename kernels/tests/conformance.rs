@@ -114,8 +114,9 @@ fn the_null_backend_plans_counts_and_refuses_like_the_host() {
     let pool = Pool::new(1).unwrap();
     let scalar = NullBackend::new(DeviceKey::Host { arch: HostArch::X86_64, tier: IsaTier::Scalar });
     let full = NullBackend::new(DeviceKey::Host { arch: HostArch::X86_64, tier: IsaTier::Avx512Vnni });
-    let class = CudaClass { arch: CudaArch::Sm90a, sms: 132, l2_mib: 60, memory_gib: 140, power_w: 700 };
-    let card = NullBackend::new(DeviceKey::Cuda(class));
+    let cards = CudaArch::ALL.map(|arch| {
+        NullBackend::new(DeviceKey::Cuda(CudaClass { arch, sms: 132, l2_mib: 60, memory_gib: 140, power_w: 700 }))
+    });
     let mut launches = 0;
     for_each_case(|contract, problem, _, inputs| {
         for variant in contract.variants() {
@@ -125,7 +126,10 @@ fn the_null_backend_plans_counts_and_refuses_like_the_host() {
                     || !variant.target.is_within(IsaTier::Scalar)
                     || contract.supports(variant, problem).is_err()
             );
-            let device = if matches!(variant.target, Target::Cuda(_)) { &card } else { &full };
+            let device = match variant.target {
+                Target::Cuda(_) => cards.iter().find(|card| variant.target.serves(card.device_key())).unwrap(),
+                Target::Host(_) => &full,
+            };
             let Ok(mut prepared) = device.prepare(contract, variant, problem, inputs, 1) else {
                 assert!(contract.supports(variant, problem).is_err());
                 continue;
@@ -138,7 +142,7 @@ fn the_null_backend_plans_counts_and_refuses_like_the_host() {
             assert!(prepared.copy_bytes() > 0);
         }
     });
-    assert_eq!(full.launches() + card.launches(), launches);
+    assert_eq!(full.launches() + cards.iter().map(NullBackend::launches).sum::<u64>(), launches);
     assert_eq!(scalar.launches(), 0);
 }
 

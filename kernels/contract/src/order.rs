@@ -8,6 +8,7 @@ mod argmax;
 mod attention;
 mod dequantise;
 mod dot;
+mod exact;
 mod exp;
 mod rope;
 mod sample;
@@ -23,6 +24,7 @@ pub use dot::{
     DOT_I8_SUB16_BLOCK32_CHAIN8, DOT_U_MIN_BLOCK32_CHAIN8, DOT_U4_MIN_BLOCK32_CHAIN8, E2m1Weights, F8_BLOCK,
     MinWeights, SubWeights, dot_e2m1, dot_f8, dot_f32, dot_i8, dot_i8_sub16, dot_u_min,
 };
+pub use exact::{EXACT_U32, STREAM_CHUNK, STREAM_SALT, stream_pattern, stream_read};
 pub use exp::{EXP_COEFFICIENTS, EXP_HIGHEST, EXP_LOWEST, LN2_HIGH, LN2_LOW, exp};
 pub use rope::{ROPE_F32, RotationKind, rope_head, rope_pair};
 pub use sample::{
@@ -66,8 +68,36 @@ pub const RMS_CHAIN128_QUANTISE_BLOCK32: OrderClass = OrderClass {
     text: "rms_chain128 of the row, then quantise_block32 of its f32 values",
 };
 
+/// Tensor-core products of f16 weights and activations: a device class.
+pub const DEVICE_MMA_F16: OrderClass = OrderClass {
+    id: "device_mma_f16_chain8",
+    text: "units of 64 elements in steps of 16 in f32 accumulators of the tensor core, unit u in chain u mod 8; chains are \
+           added in a pair tree at distances 4, 2, 1; a residual is added last; sums inside a step are the device's own",
+};
+
+/// Tensor-core products of bf16 weights and activations: a device class.
+pub const DEVICE_MMA_BF16: OrderClass = OrderClass {
+    id: "device_mma_bf16_chain8",
+    text: "units of 64 elements in steps of 16 in f32 accumulators of the tensor core, unit u in chain u mod 8; chains are \
+           added in a pair tree at distances 4, 2, 1; a residual is added last; sums inside a step are the device's own",
+};
+
+/// Tensor-core products of e4m3 weights with block scales and f16 activations: a device class.
+pub const DEVICE_MMA_F8_BLOCK128: OrderClass = OrderClass {
+    id: "device_mma_f8_block128_chain8",
+    text: "units of 128 elements in steps of 16 in f32 accumulators of the tensor core, then chain[u mod 8] = fma(sum, \
+           block_scale, chain[u mod 8]); chains are added in a pair tree at distances 4, 2, 1; a residual is added last; sums \
+           inside a step are the device's own",
+};
+
+/// Classes whose sums no other device can repeat: judged by rows, repeats and the error against f64.
+pub const OF_DEVICES: &[OrderClass] = &[DEVICE_MMA_F16, DEVICE_MMA_BF16, DEVICE_MMA_F8_BLOCK128];
+
 /// Every class, for listings and lookups.
 pub const ALL: &[OrderClass] = &[
+    DEVICE_MMA_F16,
+    DEVICE_MMA_BF16,
+    DEVICE_MMA_F8_BLOCK128,
     QUANTISE_BLOCK32,
     DOT_I8_BLOCK32_CHAIN8,
     DOT_U4_MIN_BLOCK32_CHAIN8,
@@ -85,6 +115,7 @@ pub const ALL: &[OrderClass] = &[
     DEQUANTISE_EXACT,
     ARGMAX_LOWEST,
     SAMPLE_GUMBEL,
+    EXACT_U32,
 ];
 
 /// Adds chains in a pair tree: element `i` takes element `i + d` for `d = N/2, N/4, ..., 1`.

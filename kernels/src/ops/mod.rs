@@ -4,13 +4,16 @@ pub mod argmax;
 pub mod attention;
 pub(crate) mod device;
 pub mod embed;
+pub mod empty;
 pub mod matmul;
+pub mod matrix_peak;
 pub mod quantise;
 pub mod rms_norm;
 pub mod rms_norm_quantise;
 pub mod rope_append;
 pub mod sample;
 pub(crate) mod shared;
+pub mod stream;
 pub mod swiglu;
 pub mod swiglu_quantise;
 
@@ -31,6 +34,9 @@ pub static CONTRACTS: &[&dyn Contract] = &[
     &embed::Embed,
     &argmax::Argmax,
     &sample::Sample,
+    &stream::Stream,
+    &empty::Empty,
+    &matrix_peak::MatrixPeak,
 ];
 
 /// An input tensor of the expected type and size.
