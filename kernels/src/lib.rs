@@ -7,6 +7,7 @@ pub mod backend;
 pub mod case;
 pub mod contract;
 pub mod form;
+pub mod fuzzing;
 pub mod headers;
 pub mod input;
 pub mod memory;

@@ -271,6 +271,43 @@ pub enum KernelsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Compile CUDA variants and say what their entries take: registers, spills, stack, shared memory. Exit code 1 if one
+    /// fails. No card is needed.
+    Compile {
+        /// What is compiled.
+        #[command(flatten)]
+        arguments: CompileArguments,
+        /// Print one JSON object that ends with `passed` and `failed`.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Compile CUDA variants into one file, with which they run where there is no compiler.
+    Bundle {
+        /// What is compiled.
+        #[command(flatten)]
+        arguments: CompileArguments,
+        /// The file. A machine takes bundles that MEMRA_CUBINS lists, or *.cubins in the folder `cubins` of the user's data
+        /// folder.
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+    },
+}
+
+/// What `kernels compile` and `kernels bundle` compile.
+#[derive(Debug, Args)]
+pub struct CompileArguments {
+    /// Architectures, or `all`. A variant is compiled for those that it claims.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "sm_90a")]
+    pub arch: Vec<String>,
+    /// Only this contract.
+    #[arg(long, value_name = "NAME")]
+    pub contract: Option<String>,
+    /// Only this variant of the contract.
+    #[arg(long, value_name = "NAME", requires = "contract")]
+    pub variant: Option<String>,
+    /// Threads; all that this process may use by default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
 }
 
 /// `receipts`.

@@ -7,6 +7,7 @@ pub mod checkout;
 pub mod cli;
 pub mod commands;
 pub mod facts;
+pub mod toolkit;
 pub mod ui;
 
 use std::process::ExitCode;

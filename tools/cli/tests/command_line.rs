@@ -37,6 +37,8 @@ fn help_of_every_command() {
         &["kernels"],
         &["kernels", "list"],
         &["kernels", "show"],
+        &["kernels", "compile"],
+        &["kernels", "bundle"],
         &["receipts"],
         &["receipts", "verify"],
         &["receipts", "schema"],
@@ -85,6 +87,9 @@ fn wrong_names_are_answered_with_the_nearest_right_one() {
         (&["check", "matmull"], "did you mean `matmul`"),
         (&["check", "matmul/avx2_row"], "did you mean `avx2_q8_row`"),
         (&["kernels", "show", "rmsnorm"], "did you mean `rms_norm`"),
+        (&["kernels", "compile", "--arch", "sm_90"], "did you mean `sm_90a`"),
+        (&["kernels", "compile", "--contract", "matmul", "--variant", "scalar_q8"], "is not CUDA text"),
+        (&["kernels", "compile", "--variant", "scalar_q8"], "--contract"),
         (&["kernels", "show", "matmul", "--problem", "m=1,k=33,seg=q8_0:4"], "multiple of 32"),
         (&["ab", "run", "demo", "--arm", "baseline", "--arm", "scalar_q9"], "did you mean `scalar_q8`"),
         (&["ab", "run", "demo", "--arm", "baseline"], "two arms"),
@@ -211,6 +216,34 @@ fn the_schema_is_the_published_one() {
 }
 
 #[test]
+fn a_compiler_that_is_not_there_is_named_with_what_fetches_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_memra-lab"));
+        command.args(arguments).current_dir(folder.path()).env("XDG_DATA_HOME", folder.path());
+        command.env("MEMRA_NVRTC", folder.path().join("nowhere")).output().unwrap()
+    };
+    let bundle = folder.path().join("a.cubins");
+    for arguments in [&["kernels", "compile"][..], &["kernels", "bundle", "-o", bundle.to_str().unwrap()]] {
+        let refused = output(arguments);
+        assert_eq!(refused.status.code(), Some(1));
+        for wanted in ["nowhere holds no libnvrtc", "tools/fetch-nvrtc.sh", "MEMRA_NVRTC"] {
+            assert!(stderr(&refused).contains(wanted), "{}", stderr(&refused));
+        }
+    }
+    assert!(!bundle.exists());
+    // Nothing is broken where there is no compiler and a bundle is none.
+    std::fs::create_dir(folder.path().join("memra-lab")).unwrap();
+    std::fs::create_dir(folder.path().join("memra-lab/cubins")).unwrap();
+    std::fs::write(folder.path().join("memra-lab/cubins/b.cubins"), "no bundle").unwrap();
+    let doctor = output(&["doctor", "--json"]);
+    assert!(doctor.status.success(), "{}", stderr(&doctor));
+    let object: serde_json::Value = serde_json::from_str(&stdout(&doctor)).unwrap();
+    assert!(object["cuda"]["nvrtc"]["missing"].as_str().unwrap().contains("nowhere"), "{object}");
+    assert!(object["findings"].to_string().contains("b.cubins"), "{object}");
+}
+
+#[test]
 fn doctor_knows_this_machine() {
     let folder = tempfile::tempdir().unwrap();
     let output = lab(&["doctor", "--json"], folder.path());
@@ -218,5 +251,9 @@ fn doctor_knows_this_machine() {
     let object: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert!(object["device_key"].as_str().unwrap().starts_with("host-"));
     assert!(object["variants_here"].as_u64().unwrap() >= 4);
+    for part in ["nvrtc", "device"] {
+        let part = &object["cuda"][part];
+        assert!(part["here"].is_object() || part["missing"].is_string(), "{object}");
+    }
     assert!(lab(&["doctor"], folder.path()).status.success());
 }

@@ -1,8 +1,17 @@
 //! CUDA: text compiled at run time, launched through a thin layer over the driver.
 
+pub mod bundle;
+mod cache;
+pub mod cubins;
 pub mod driver;
+mod files;
+pub mod key;
 pub mod nvrtc;
 mod prepared;
+pub mod resources;
+#[cfg(test)]
+mod scratch;
+pub mod toolkit;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,22 +22,23 @@ use memra_contract::{DeviceKey, Problem, TensorSet};
 use super::host::check_target;
 use super::{Backend, Facts};
 use crate::contract::{Contract, CudaBuild, PrepareError, Prepared, Target, Variant};
+use cubins::Cubins;
 use driver::{Driver, Module};
-use nvrtc::Nvrtc;
 use prepared::CudaPrepared;
 
-/// A card and the compiler of its kernels.
+/// A card and where the machine code of its kernels comes from.
 #[derive(Debug)]
 pub struct CudaBackend {
     driver: Arc<Driver>,
-    nvrtc: Nvrtc,
+    cubins: Cubins,
     modules: Mutex<HashMap<Digest, Arc<Module>>>,
+    faults: Mutex<Vec<String>>,
 }
 
 impl CudaBackend {
-    /// A backend of a device and a compiler.
-    pub fn new(driver: Arc<Driver>, nvrtc: Nvrtc) -> Self {
-        Self { driver, nvrtc, modules: Mutex::default() }
+    /// A backend of a device and of sources of machine code.
+    pub fn new(driver: Arc<Driver>, cubins: Cubins) -> Self {
+        Self { driver, cubins, modules: Mutex::default(), faults: Mutex::default() }
     }
 
     /// The device.
@@ -36,9 +46,14 @@ impl CudaBackend {
         &self.driver
     }
 
-    /// The compiler.
-    pub fn nvrtc(&self) -> &Nvrtc {
-        &self.nvrtc
+    /// Where machine code comes from.
+    pub fn cubins(&self) -> &Cubins {
+        &self.cubins
+    }
+
+    /// What was wrong with bundles and the cache since this was asked last, as sentences for people.
+    pub fn take_faults(&self) -> Vec<String> {
+        std::mem::take(&mut *self.faults.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn module(
@@ -54,12 +69,14 @@ impl CudaBackend {
             return Ok(Arc::clone(module));
         }
         let arch = self.driver.facts().class.arch;
-        let compiled = self.nvrtc.compile(&variant.source, build, arch).map_err(|error| PrepareError::Compile {
-            contract: contract.info().id,
-            variant: variant.name.to_owned(),
-            why: error.to_string(),
-        })?;
-        let module = self.driver.load(&compiled.cubin).map_err(|error| refused(contract, variant, &error))?;
+        let cubin =
+            self.cubins.get(contract.info().id, variant, build, arch).map_err(|error| PrepareError::Compile {
+                contract: contract.info().id,
+                variant: variant.name.to_owned(),
+                why: error.reason(),
+            })?;
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).extend(cubin.faults);
+        let module = self.driver.load(&cubin.bytes).map_err(|error| refused(contract, variant, &error))?;
         let module = Arc::new(module);
         modules.insert(key, Arc::clone(&module));
         Ok(module)

@@ -9,6 +9,7 @@ use std::ptr;
 use libloading::Library;
 use memra_contract::device::CudaArch;
 
+use super::toolkit::{NAMES, Toolkit};
 use crate::contract::{CudaBuild, Source};
 use crate::headers;
 
@@ -16,15 +17,6 @@ use crate::headers;
 /// itself where an fma rounds.
 pub const OPTIONS: &[&str] =
     &["--std=c++17", "-default-device", "--fmad=false", "--ptxas-options=--verbose", "--no-source-include"];
-
-/// Where a compiler and its headers lie.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Toolkit {
-    /// Folder of `libnvrtc.so`.
-    pub libraries: PathBuf,
-    /// Folder of `cuda_fp16.h` and the others.
-    pub include: PathBuf,
-}
 
 /// No compiler.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -82,9 +74,6 @@ impl std::fmt::Debug for Nvrtc {
         f.debug_struct("Nvrtc").field("version", &self.version).finish_non_exhaustive()
     }
 }
-
-/// Names of the library, newest binding first.
-const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so", "libnvrtc.so.12"];
 
 impl Nvrtc {
     /// Loads the compiler of a toolkit folder.

@@ -1,5 +1,7 @@
 //! `doctor`: what this machine is, what it can run, where evidence goes.
 
+mod cuda;
+
 use memra_contract::defaults::DefaultsTable;
 use memra_harness::rig::HostFacts;
 use memra_kernels::backend::Backend as _;
@@ -28,6 +30,7 @@ struct Diagnosis {
     shipped_rows: usize,
     local_rows: usize,
     models: Vec<String>,
+    cuda: cuda::Cuda,
     findings: Vec<String>,
 }
 
@@ -53,6 +56,8 @@ pub fn run(json: bool) -> anyhow::Result<u8> {
         findings.extend(void_rows(table));
     }
     let rows = |table: &DefaultsTable| table.families.iter().map(|family| family.rows.len()).sum::<usize>();
+    let cuda = cuda::look();
+    findings.extend(cuda.faults.iter().cloned());
     let runnable =
         CONTRACTS.iter().flat_map(|contract| contract.variants()).filter(|variant| variant.target.serves(key));
     let diagnosis = Diagnosis {
@@ -71,6 +76,7 @@ pub fn run(json: bool) -> anyhow::Result<u8> {
         shipped_rows: own.into_iter().map(rows).sum(),
         local_rows: tables.local.iter().map(rows).sum(),
         models: models(),
+        cuda,
         findings,
     };
     if json {
@@ -116,7 +122,7 @@ fn models() -> Vec<String> {
 fn show(diagnosis: &Diagnosis) -> anyhow::Result<()> {
     let class = &diagnosis.class;
     let mib = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), |bytes| format!("{} MiB", bytes >> 20));
-    let rows = [
+    let mut rows = vec![
         ("version", format!("{} (profile {})", diagnosis.version, diagnosis.profile)),
         ("device key", diagnosis.device_key.clone()),
         ("rig", format!("{}{}", diagnosis.rig, if diagnosis.is_registered { "" } else { " (not registered)" })),
@@ -129,6 +135,7 @@ fn show(diagnosis: &Diagnosis) -> anyhow::Result<()> {
         ("evidence", diagnosis.evidence_root.clone().unwrap_or_else(|| "nowhere: say --root".to_owned())),
         ("models", if diagnosis.models.is_empty() { "none".to_owned() } else { diagnosis.models.join(", ") }),
     ];
+    rows.extend(diagnosis.cuda.rows());
     let rows = rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     ui::print(ui::table(&["", ""], rows))?;
     if !diagnosis.is_registered {

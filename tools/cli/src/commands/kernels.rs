@@ -1,9 +1,13 @@
-//! `kernels`: list what is registered, show one contract or variant, say what would be selected.
+//! `kernels`: list what is registered, show one contract or variant, say what would be selected, compile what is CUDA text.
+
+mod compile;
 
 use memra_kernels::backend::Backend as _;
+use memra_kernels::backend::cuda::resources;
 use memra_kernels::backend::host::HostBackend;
+use memra_kernels::contract::Target;
 use memra_kernels::ops::CONTRACTS;
-use memra_kernels::{Contract, Variant, registry, select};
+use memra_kernels::{Contract, Variant, headers, registry, select};
 use serde_json::json;
 
 use crate::cli::KernelsCommand;
@@ -17,6 +21,8 @@ pub fn run(command: &KernelsCommand) -> anyhow::Result<u8> {
     match command {
         KernelsCommand::List { json } => list(*json)?,
         KernelsCommand::Show { name, problem, json } => show(name, problem.as_deref(), *json)?,
+        KernelsCommand::Compile { arguments, json } => return compile::run(arguments, *json),
+        KernelsCommand::Bundle { arguments, output } => return compile::run_bundle(arguments, output),
     }
     Ok(0)
 }
@@ -33,7 +39,20 @@ fn describe(contract: &dyn Contract, variant: &Variant) -> serde_json::Value {
         "source": variant.source.path,
         "source_sha256": variant.source_sha256(),
         "summary": variant.summary,
+        "cuda": cuda(variant),
     })
+}
+
+/// How the text of a CUDA variant is built; nothing for a host variant.
+fn cuda(variant: &Variant) -> Option<serde_json::Value> {
+    let Target::Cuda(build) = variant.target else { return None };
+    let headers = headers::included(variant.source.text);
+    Some(json!({
+        "archs": build.archs.iter().map(|arch| arch.name()).collect::<Vec<_>>(),
+        "defines": build.defines.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>(),
+        "entries": resources::entries(variant.source.text),
+        "headers": headers.iter().map(|header| header.name).collect::<Vec<_>>(),
+    }))
 }
 
 fn list(json: bool) -> anyhow::Result<()> {
@@ -129,7 +148,7 @@ fn show_contract(contract: &dyn Contract) -> anyhow::Result<()> {
 
 fn show_variant(contract: &dyn Contract, variant: &Variant) -> anyhow::Result<()> {
     ui::print(format_args!("{}/{}\n  {}\n", contract.info().id, variant.name, variant.summary))?;
-    let rows = [
+    let mut rows = vec![
         ("isa", variant.target.to_string()),
         ("rows", format!("{} to {}", variant.rows.0, variant.rows.1)),
         ("layout", variant.layout.to_owned()),
@@ -138,6 +157,12 @@ fn show_variant(contract: &dyn Contract, variant: &Variant) -> anyhow::Result<()
         ("source", variant.source.path.to_owned()),
         ("sha256", variant.source_sha256().to_string()),
     ];
+    if let Some(cuda) = cuda(variant) {
+        for name in ["archs", "defines", "entries", "headers"] {
+            let words: Vec<_> = cuda[name].as_array().into_iter().flatten().filter_map(|word| word.as_str()).collect();
+            rows.push((name, if words.is_empty() { "none".to_owned() } else { words.join(" ") }));
+        }
+    }
     let rows = rows.into_iter().map(|(name, value)| vec![format!("  {name}"), value]).collect();
     ui::print(ui::table(&["", ""], rows))
 }

@@ -29,7 +29,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
             "memra-boards",
         ],
     ),
-    ("memra-fuzz", &["memra-contract", "memra-artifact", "memra-engine"]),
+    ("memra-fuzz", &["memra-contract", "memra-kernels", "memra-artifact", "memra-engine"]),
     ("xtask", &[]),
 ];
 
