@@ -66,11 +66,8 @@ const STORED: &[(BlockFormat, &str)] = &[
 ];
 
 /// Forms of `fragment.cu`: name, whether it is a cluster, row tiles a warp, units in registers, blocks of a multiprocessor.
-const SHAPES: &[(&str, bool, usize, &str, &str)] = &[
-    ("rows", false, 1, "2", "3"),
-    ("cluster", true, 1, "2", "2"),
-    ("cluster_rows32", true, 2, "1", "2"),
-];
+const SHAPES: &[(&str, bool, usize, &str, &str)] =
+    &[("rows", false, 1, "2", "3"), ("cluster", true, 1, "2", "2"), ("cluster_rows32", true, 2, "1", "2")];
 
 /// The registry lives as long as the program, so its texts are never given back.
 fn keep<T>(value: T) -> &'static T {
@@ -79,17 +76,18 @@ fn keep<T>(value: T) -> &'static T {
 
 /// The variants, baselines first.
 pub(super) static VARIANTS: LazyLock<Vec<CudaMatmul>> = LazyLock::new(|| {
-    let variant = |name: String, summary: String, archs, defines: Vec<(&'static str, &'static str)>, layout, class, source| {
-        Variant {
-            name: keep(name).as_str(),
-            summary: keep(summary).as_str(),
-            target: Target::Cuda(CudaBuild { archs, defines: keep(defines).as_slice() }),
-            layout,
-            order_class: class,
-            rows: (1, 4096),
-            source,
-        }
-    };
+    let variant =
+        |name: String, summary: String, archs, defines: Vec<(&'static str, &'static str)>, layout, class, source| {
+            Variant {
+                name: keep(name).as_str(),
+                summary: keep(summary).as_str(),
+                target: Target::Cuda(CudaBuild { archs, defines: keep(defines).as_slice() }),
+                layout,
+                order_class: class,
+                rows: (1, 4096),
+                source,
+            }
+        };
     let mut all = Vec::new();
     for (format, define) in STORED {
         all.push(CudaMatmul {
@@ -249,11 +247,14 @@ impl CudaMatmul {
                 let packed = weights.iter().flat_map(|(segment, stored)| fragment.pack(*segment, k, stored)).collect();
                 form.rotating = vec![packed];
                 let (places, tiles) = places(problem);
-                let scales: Vec<f32> =
-                    weights.iter().zip(&outer).flat_map(|((segment, _), outer)| {
+                let scales: Vec<f32> = weights
+                    .iter()
+                    .zip(&outer)
+                    .flat_map(|((segment, _), outer)| {
                         let scale = outer.first().copied().unwrap_or(1.0);
                         std::iter::repeat_n(scale, segment.n.div_ceil(TILE))
-                    }).collect();
+                    })
+                    .collect();
                 form.fixed.push(places);
                 form.fixed.push(bytemuck::cast_slice(&scales).to_vec());
                 let (places, scales) = (Arg::Fixed(form.fixed.len() - 2), Arg::Fixed(form.fixed.len() - 1));
@@ -284,7 +285,8 @@ impl CudaMatmul {
                     .iter()
                     .zip(&outer)
                     .flat_map(|((segment, _), outer)| {
-                        (0..segment.n.div_ceil(TILE)).flat_map(|tile| segment.row_scales(k, outer, tile * TILE).to_vec())
+                        (0..segment.n.div_ceil(TILE))
+                            .flat_map(|tile| segment.row_scales(k, outer, tile * TILE).to_vec())
                     })
                     .collect();
                 form.rotating = vec![packed, bytemuck::cast_slice(&scales).to_vec()];

@@ -3,7 +3,7 @@
 //! Sixteen rows are a row tile. Of quantised formats a row tile holds, for every unit of 32 blocks, what all chains share (scales of
 //! super-blocks); then for each of the eight chains its units: four blocks of 32, eight blocks apart. A block of 16 x 32 is one
 //! operand of a tensor core: lane `4 g + t` has elements `8 t..8 t + 8` of rows `g` and `g + 8`, in four words: row `g` elements
-//! 0..4, row `g + 8` the same, row `g` elements 4..8, row `g + 8` the same. Float formats have units of 64 elements (128 of e4m3) in
+//! 0..4, row `g + 8` the same, row `g` elements 4..8, row `g + 8` the same (of q6_k and nvfp4 elements `4 t..4 t + 4` of each half). Float formats have units of 64 elements (128 of e4m3) in
 //! the order of the row, lane `4 g + t` with a run of a quarter of the unit.
 //!
 //! Rows and blocks past the end are all zero.
@@ -65,6 +65,11 @@ impl Fragment {
         define: &'static str,
     ) -> Self {
         Self { format, unit_bytes, shared_bytes, entry_words, define }
+    }
+
+    /// The format.
+    pub(super) const fn format(&self) -> BlockFormat {
+        self.format
     }
 
     /// The layout of a format, if it has one.
@@ -170,6 +175,15 @@ impl Fragment {
         }
     }
 
+    /// The element of a block that byte `byte` of word `word` of lane `t` of a row stands for. Halves with scales of their own are
+    /// words of their own.
+    fn element(&self, t: usize, word: usize, byte: usize) -> usize {
+        match self.format {
+            BlockFormat::Q6_K | BlockFormat::NVFP4 => 16 * word + 4 * t + byte,
+            _ => 8 * t + 4 * word + byte,
+        }
+    }
+
     /// Puts a block of a row to its places.
     fn put(&self, tile: &mut [u8], units: usize, row: usize, block: usize, b: &Block) {
         let (chain, of_chain) = (block % 8, block / 8);
@@ -182,7 +196,8 @@ impl Fragment {
         for t in 0..4 {
             let lane = 4 * g + t;
             for e in 0..8 {
-                let (word, byte, code) = (e / 4, e % 4, codes[8 * t + e]);
+                let (word, byte) = (e / 4, e % 4);
+                let code = codes[self.element(t, word, byte)];
                 if self.format == BlockFormat::Q8_0 {
                     tile[base + i * 512 + lane * 16 + (2 * word + upper) * 4 + byte] = code;
                     continue;
@@ -247,10 +262,7 @@ fn k_scales(packed: &[u8], j: usize) -> [u8; 2] {
     if j < 4 {
         [packed[j] & 63, packed[j + 4] & 63]
     } else {
-        [
-            packed[j + 4] & 15 | packed[j - 4] >> 6 << 4,
-            packed[j + 4] >> 4 | packed[j] >> 6 << 4,
-        ]
+        [packed[j + 4] & 15 | packed[j - 4] >> 6 << 4, packed[j + 4] >> 4 | packed[j] >> 6 << 4]
     }
 }
 

@@ -14,6 +14,8 @@ mod avx2_q8_row;
 mod avx512vnni_q4_1_panel16;
 #[cfg(target_arch = "x86_64")]
 mod avx512vnni_q8_panel16;
+mod cuda;
+mod fragment;
 mod inputs;
 mod judge;
 mod layout;
@@ -37,8 +39,9 @@ use memra_contract::{Cost, Problem, ProblemError, TensorSet, Tolerance};
 use crate::case::CaseFile;
 use crate::contract::{
     AxisInfo, Contract, ContractInfo, InputError, PeerReference, PrepareError, Prepared, ProblemClass, Reference,
-    TensorInfo, Variant,
+    Target, TensorInfo, Variant,
 };
+use crate::form::DeviceForm;
 
 /// The contract's name.
 pub const ID: &str = "matmul";
@@ -147,7 +150,11 @@ impl Contract for Matmul {
     }
 
     fn supports(&self, variant: &Variant, problem: &Problem) -> Result<(), PrepareError> {
-        variants::find(variant, &MatmulProblem::parse(problem)?).map(|_| ())
+        let problem = MatmulProblem::parse(problem)?;
+        match variant.target {
+            Target::Host(_) => variants::find(variant, &problem).map(|_| ()),
+            Target::Cuda(_) => variants::find_cuda(variant, &problem).map(|_| ()),
+        }
     }
 
     fn prepare_host(
@@ -160,5 +167,15 @@ impl Contract for Matmul {
         let problem = MatmulProblem::parse(problem)?;
         let variant = variants::find(variant, &problem)?;
         Ok(Box::new(prepared::PreparedMatmul::new(variant, problem, inputs, copies)?))
+    }
+
+    fn device_form(
+        &self,
+        variant: &Variant,
+        problem: &Problem,
+        inputs: &TensorSet,
+    ) -> Result<DeviceForm, PrepareError> {
+        let problem = MatmulProblem::parse(problem)?;
+        variants::find_cuda(variant, &problem)?.form(&problem, inputs)
     }
 }

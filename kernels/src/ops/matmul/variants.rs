@@ -7,7 +7,7 @@ use memra_contract::{BlockFormat, IsaTier, order};
 
 use super::layout::{Layout, PackedSegment};
 use super::problem::MatmulProblem;
-use super::{ID, scalar};
+use super::{ID, cuda, scalar};
 #[cfg(target_arch = "x86_64")]
 use super::{
     avx2_f32_row, avx2_f32_tile4, avx2_q4_1_panel8, avx2_q8_panel8, avx2_q8_row, avx512vnni_q4_1_panel16,
@@ -265,7 +265,8 @@ pub static VARIANTS: &[MatmulVariant] = &[
     },
 ];
 
-static LISTED: LazyLock<Vec<&'static Variant>> = LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).collect());
+static LISTED: LazyLock<Vec<&'static Variant>> =
+    LazyLock::new(|| VARIANTS.iter().map(|v| &v.listed).chain(cuda::VARIANTS.iter().map(|v| &v.listed)).collect());
 
 /// The variant of a name.
 pub fn by_name(name: &str) -> Option<&'static MatmulVariant> {
@@ -274,6 +275,24 @@ pub fn by_name(name: &str) -> Option<&'static MatmulVariant> {
 
 pub(super) fn listed() -> &'static [&'static Variant] {
     &LISTED
+}
+
+/// The entry of a CUDA variant, if it serves the problem.
+pub(super) fn find_cuda(variant: &Variant, problem: &MatmulProblem) -> Result<&'static cuda::CudaMatmul, PrepareError> {
+    let refuse = |why: String| PrepareError::Unsupported {
+        contract: ID,
+        variant: variant.name.to_owned(),
+        problem: problem.to_problem().to_string(),
+        why,
+    };
+    let entry = cuda::VARIANTS
+        .iter()
+        .find(|entry| entry.listed.name == variant.name)
+        .ok_or_else(|| refuse("it is no CUDA variant".to_owned()))?;
+    match entry.refusal(problem) {
+        Some(why) => Err(refuse(why)),
+        None => Ok(entry),
+    }
 }
 
 /// The entry of a listed variant, if it serves the problem.
@@ -307,7 +326,10 @@ mod tests {
     fn every_format_has_a_baseline_and_every_variant_the_class_of_its_format() {
         for format in FORMATS {
             let baseline = VARIANTS.iter().find(|variant| variant.format == *format);
-            assert!(baseline.is_some_and(|variant| variant.listed.target.is_within(IsaTier::Scalar)), "{format} has no baseline");
+            assert!(
+                baseline.is_some_and(|variant| variant.listed.target.is_within(IsaTier::Scalar)),
+                "{format} has no baseline"
+            );
         }
         for variant in VARIANTS {
             assert_eq!(variant.listed.order_class, order_class(variant.format), "{}", variant.listed.name);

@@ -48,12 +48,8 @@ fn scales_of(fragment: &Fragment, unit: &[u8], shared: &[u8], lane: usize, upper
         BlockFormat::Q8_0 => (half(unit, 2048 + lane * 4 + 2 * upper), 0.0),
         BlockFormat::Q4_0 => (half(unit, 1024 + lane * 4 + 2 * upper), 0.0),
         BlockFormat::Q5_0 => (half(unit, 1280 + lane * 4 + 2 * upper), 0.0),
-        BlockFormat::Q4_1 => {
-            (half(unit, 1024 + lane * 8 + 2 * upper), half(unit, 1024 + lane * 8 + 4 + 2 * upper))
-        }
-        BlockFormat::Q5_1 => {
-            (half(unit, 1280 + lane * 8 + 2 * upper), half(unit, 1280 + lane * 8 + 4 + 2 * upper))
-        }
+        BlockFormat::Q4_1 => (half(unit, 1024 + lane * 8 + 2 * upper), half(unit, 1024 + lane * 8 + 4 + 2 * upper)),
+        BlockFormat::Q5_1 => (half(unit, 1280 + lane * 8 + 2 * upper), half(unit, 1280 + lane * 8 + 4 + 2 * upper)),
         BlockFormat::Q4_K | BlockFormat::Q5_K => {
             let at = if fragment.format == BlockFormat::Q5_K { 1280 } else { 1024 };
             let packed = u32::from(unit[at + 2 * lane])
@@ -88,11 +84,16 @@ fn row_of(fragment: &Fragment, k: usize, packed: &[u8], n: usize) -> UnpackedRow
         let shared = &tile[unit * fragment.shared_bytes..][..fragment.shared_bytes];
         let at = units * fragment.shared_bytes + (chain * units + unit) * fragment.unit_bytes;
         let unit = &tile[at..at + fragment.unit_bytes];
+        let mut of_block = [0; 32];
         for t in 0..4 {
             let words = codes_of(fragment, unit, i, 4 * g + t);
-            codes.extend(words[upper]);
-            codes.extend(words[2 + upper]);
+            for (word, bytes) in [words[upper], words[2 + upper]].iter().enumerate() {
+                for (byte, code) in bytes.iter().enumerate() {
+                    of_block[fragment.element(t, word, byte)] = *code;
+                }
+            }
         }
+        codes.extend(of_block);
         let lane = 4 * g + i;
         let (scale, minimum) = scales_of(fragment, unit, shared, lane, upper);
         scales.push(scale);
@@ -107,9 +108,7 @@ fn row_of(fragment: &Fragment, k: usize, packed: &[u8], n: usize) -> UnpackedRow
         BlockFormat::Q4_0 => UnpackedRow::Scaled { quants: signed(&|c| c.cast_signed() - 8), scales },
         BlockFormat::Q5_0 => UnpackedRow::Scaled { quants: signed(&|c| c.cast_signed() - 16), scales },
         BlockFormat::IQ4_XS => UnpackedRow::Scaled { quants: signed(&|c| CODEBOOK[usize::from(c)]), scales },
-        BlockFormat::Q6_K => {
-            UnpackedRow::Sub16 { quants: signed(&|c| c.cast_signed() - 32), sub_scales: subs, scales }
-        }
+        BlockFormat::Q6_K => UnpackedRow::Sub16 { quants: signed(&|c| c.cast_signed() - 32), sub_scales: subs, scales },
         BlockFormat::NVFP4 => {
             let scales = scales.into_iter().zip(minima).flat_map(|(a, b)| [a, b]).collect();
             UnpackedRow::Micro16 { quants: signed(&|c| E2M1_DOUBLED[usize::from(c)]), scales }
