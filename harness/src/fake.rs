@@ -197,6 +197,7 @@ impl Runner for FakeRunner {
             busy_ticks: Some(own_ticks + self.taken_ticks(&self.script.foreign)),
             own_ticks: Some(own_ticks),
             clock_khz: None,
+            card: None,
         }
     }
 

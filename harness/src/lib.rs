@@ -10,6 +10,7 @@ pub mod lock;
 pub mod observe;
 pub mod open;
 pub mod outcome;
+pub mod planted;
 pub mod process;
 pub mod progress;
 pub mod rig;

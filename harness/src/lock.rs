@@ -15,6 +15,15 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Most bytes that are read as a process id.
 const MAX_ID_BYTES: u64 = 32;
 
+/// The name of the lock file of a device: `memra-lab-host.lock`, `memra-lab-cuda-<uuid or number>.lock`.
+///
+/// `device` is what tells the device from others of its machine; letters, digits and dashes of it are kept.
+pub fn file_name(device: &str) -> String {
+    let is_kept = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let device: String = device.chars().map(|c| if is_kept(c) { c.to_ascii_lowercase() } else { '-' }).collect();
+    format!("memra-lab-{device}.lock")
+}
+
 /// The right to measure on a device, until it is dropped.
 #[derive(Debug)]
 pub struct DeviceLock {
@@ -111,6 +120,18 @@ mod tests {
 
     fn give_up(path: &Path) -> Result<DeviceLock, LockError> {
         DeviceLock::acquire(path, &mut |_| ControlFlow::Break(()))
+    }
+
+    #[test]
+    fn devices_have_locks_of_their_own() {
+        assert_eq!(file_name("host"), "memra-lab-host.lock");
+        assert_eq!(file_name("cuda:GPU-12ab"), "memra-lab-cuda-gpu-12ab.lock");
+        assert_ne!(file_name("cuda:0"), file_name("cuda:1"));
+        assert_eq!(file_name("../x/y"), "memra-lab----x-y.lock");
+        let folder = tempfile::tempdir().unwrap();
+        let _host = give_up(&folder.path().join(file_name("host"))).unwrap();
+        let _card = give_up(&folder.path().join(file_name("cuda:0"))).unwrap();
+        assert!(give_up(&folder.path().join(file_name("cuda:0"))).is_err());
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use memra_contract::DeviceKey;
+use memra_contract::device::CudaClass;
 use memra_kernels::backend::Backend as _;
 use memra_kernels::backend::host::HostBackend;
 use memra_ledger::record::RigClass;
@@ -75,11 +77,45 @@ impl HostFacts {
                 last_level_bytes: caches.last_level_bytes,
                 is_virtual: cpu.is_virtual,
                 power_limit_mw: None,
+                driver: None,
             },
             os_release: read_file(Path::new("/proc/sys/kernel/osrelease"))?.trim().to_owned(),
             memory_bytes: bytes("MemTotal")?,
             available_bytes: bytes("MemAvailable")?,
         })
+    }
+}
+
+/// What a card says of itself that makes it a rig.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CardFacts {
+    /// What defaults are keyed by.
+    pub class: CudaClass,
+    /// Level-2 cache in bytes.
+    pub l2_bytes: u64,
+    /// Enforced power limit in milliwatts, if the card says.
+    pub power_limit_mw: Option<u64>,
+    /// The driver's name for itself, if it says.
+    pub driver: Option<String>,
+}
+
+impl CardFacts {
+    /// The rig class. Nothing of the host is in it.
+    pub fn rig_class(&self) -> RigClass {
+        let (family, model) = self.class.arch.capability();
+        RigClass {
+            device_key: DeviceKey::Cuda(self.class).to_string(),
+            vendor: "NVIDIA".to_owned(),
+            family,
+            model,
+            stepping: 0,
+            cpus: 0,
+            l2_bytes: Some(self.l2_bytes),
+            last_level_bytes: Some(self.l2_bytes),
+            is_virtual: false,
+            power_limit_mw: self.power_limit_mw,
+            driver: self.driver.clone(),
+        }
     }
 }
 
@@ -228,6 +264,19 @@ mod tests {
         assert_eq!(caches_of(&[data, code, ("2", "Unified", "?")]), known(None, Some(48 << 10)));
         assert_eq!(caches_of(&[code]), None);
         assert_eq!(caches(&folder.path().join("missing")), None);
+    }
+
+    #[test]
+    fn a_card_is_the_rig_that_is_registered() {
+        use memra_contract::device::CudaArch;
+        let class = CudaClass { arch: CudaArch::Sm90a, sms: 132, l2_mib: 60, memory_gib: 140, power_w: 700 };
+        let driver = Some("580.159.04".to_owned());
+        let facts = CardFacts { class, l2_bytes: 60 << 20, power_limit_mw: Some(700_000), driver };
+        let registry = memra_ledger::rigs::RigRegistry::builtin().unwrap();
+        assert_eq!(registry.resolve(&facts.rig_class()).unwrap().label, "h200-1gpu");
+        // A limit set below the default is another rig.
+        let limited = CardFacts { power_limit_mw: Some(500_000), ..facts };
+        assert!(!registry.resolve(&limited.rig_class()).unwrap().is_registered);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use memra_harness::arm::Commands;
-use memra_harness::cell::{CacheMode, CellSpec};
+use memra_harness::cell::{BackendKind, CacheMode, CellSpec};
 use memra_harness::engine_arm::Workload;
 use memra_harness::progress::{Event, Progress};
 use memra_harness::suite::{ReplicateLine, ReplicateSpec, derive_seed, run_replicate};
@@ -29,6 +29,7 @@ fn cell(name: &str, problem: &str, a: &str, b: &str) -> CellSpec {
         priority: 1,
         weights: None,
         workload: None,
+        backend: BackendKind::Host,
     }
 }
 

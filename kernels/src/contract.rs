@@ -81,6 +81,18 @@ pub trait Contract: Sync {
         Ok(None)
     }
 
+    /// The problem and inputs of some rows of a problem, in the given order and as often as they are named, with the same
+    /// weights; `None` where rows do not stand alone. Outputs have rows along their first axis.
+    fn picked_rows(&self, problem: &Problem, inputs: &TensorSet, rows: &[usize]) -> Option<(Problem, TensorSet)> {
+        let _ = (problem, inputs, rows);
+        None
+    }
+
+    /// The problem and inputs of one row alone: [`Contract::picked_rows`] of it.
+    fn single_row(&self, problem: &Problem, inputs: &TensorSet, row: usize) -> Option<(Problem, TensorSet)> {
+        self.picked_rows(problem, inputs, &[row])
+    }
+
     /// Outputs as the values that [`Contract::reference`] speaks of, in the same order.
     fn output_values(&self, outputs: &TensorSet) -> Vec<f64>;
 

@@ -138,7 +138,7 @@ impl RigRegistry {
             if rigs.iter().any(|other| other.label == rig.label) {
                 return Err(refuse("stands twice".to_owned()));
             }
-            if let Some(other) = rigs.iter().find(|other| other.class == rig.class) {
+            if let Some(other) = rigs.iter().find(|other| is_rig(&other.class, &rig.class)) {
                 return Err(refuse(format!("has the class of rig `{}`", other.label)));
             }
             rigs.push(rig);
@@ -162,7 +162,7 @@ impl RigRegistry {
     /// [`RigError::Canonical`] when the class has no canonical text.
     pub fn resolve(&self, class: &RigClass) -> Result<ResolvedRig, RigError> {
         let fingerprint = fingerprint(class)?;
-        let registered = self.rigs.iter().find(|rig| rig.class == *class);
+        let registered = self.rigs.iter().find(|rig| is_rig(&rig.class, class));
         let label = registered.map_or_else(
             || format!("{PROVISIONAL}{}", fingerprint.as_str().get(..8).unwrap_or_default()),
             |rig| rig.label.clone(),
@@ -188,6 +188,30 @@ pub fn fingerprint(class: &RigClass) -> Result<Digest, RigError> {
     Ok(canonical::digest(&canonical::to_value(class)?)?)
 }
 
+/// Whether a machine of a class is a registered rig: every field of the class is compared, and none is left to chance. A card's
+/// class holds nothing of the host it is in.
+fn is_rig(registered: &RigClass, class: &RigClass) -> bool {
+    let RigClass {
+        device_key,
+        vendor,
+        family,
+        model,
+        stepping,
+        cpus,
+        l2_bytes,
+        last_level_bytes,
+        is_virtual,
+        power_limit_mw,
+        driver,
+    } = registered;
+    let silicon = (device_key, vendor, family, model, stepping)
+        == (&class.device_key, &class.vendor, &class.family, &class.model, &class.stepping);
+    let caches = (l2_bytes, last_level_bytes) == (&class.l2_bytes, &class.last_level_bytes);
+    let regime = (cpus, is_virtual, power_limit_mw, driver)
+        == (&class.cpus, &class.is_virtual, &class.power_limit_mw, &class.driver);
+    silicon && caches && regime
+}
+
 fn is_label(text: &str) -> bool {
     !text.is_empty()
         && text
@@ -208,14 +232,25 @@ mod tests {
     }
 
     #[test]
-    fn the_shipped_registry_has_one_rig_and_finds_it() {
+    fn the_shipped_registry_has_its_rigs_and_finds_them() {
         let registry = RigRegistry::builtin().unwrap();
-        assert_eq!(registry.rigs().len(), 1);
+        assert_eq!(registry.rigs().len(), 2);
         let rig = registry.find("emerald-2c-vm").unwrap();
         assert_eq!(rig.class.l2_bytes, Some(2 << 20));
         assert_eq!(rig.class.last_level_bytes, Some(260 << 20));
         let resolved = registry.resolve(&rig.class).unwrap();
         assert_eq!((resolved.label.as_str(), resolved.is_registered), ("emerald-2c-vm", true));
+        let card = &registry.find("h200-1gpu").unwrap().class;
+        assert_eq!((card.cpus, card.is_virtual), (0, false), "the host is no part of a card's class");
+        assert_eq!(registry.resolve(card).unwrap().label, "h200-1gpu");
+        for other in [
+            RigClass { driver: None, ..card.clone() },
+            RigClass { driver: Some("580.1".to_owned()), ..card.clone() },
+            RigClass { power_limit_mw: Some(600_000), ..card.clone() },
+            RigClass { cpus: 16, ..card.clone() },
+        ] {
+            assert!(!registry.resolve(&other).unwrap().is_registered, "{other:?}");
+        }
     }
 
     #[test]

@@ -214,6 +214,7 @@ impl Synthetic {
             last_level_bytes: Some(32 << 20),
             is_virtual: true,
             power_limit_mw: None,
+            driver: None,
         };
         // A class of integers and strings always has a digest.
         let fingerprint = canonical::to_value(&class)
@@ -317,7 +318,7 @@ impl Synthetic {
             let noise = stats::from_ppm(cell.noise_ppm) * bell(random);
             elapsed_ns.push(libm::round(cell.slot_ns as f64 * libm::exp(effect + noise)) as u64);
         }
-        let observed = QuadObservation { steal_ppm: Some(0), foreign_ppm: Some(150), clock_khz: None };
+        let observed = QuadObservation { steal_ppm: Some(0), foreign_ppm: Some(150), ..QuadObservation::default() };
         Block {
             order: order_text(&orders),
             slots: Slots { gap_ns: elapsed_ns.iter().map(|_| 900 + random.next_u64() % 200).collect(), elapsed_ns },

@@ -153,7 +153,7 @@ impl Measured {
                 slots.elapsed_ns.push(elapsed as u64);
             }
         }
-        let observation = QuadObservation { steal_ppm: Some(0), foreign_ppm: Some(120), clock_khz: None };
+        let observation = QuadObservation { steal_ppm: Some(0), foreign_ppm: Some(120), ..QuadObservation::default() };
         let void = self.void.iter().map(|&quad| VoidQuad { quad, reason: "steal".to_owned(), blamed: None }).collect();
         Block { order, slots, observed: vec![observation; self.quads as usize], void }
     }
@@ -204,6 +204,7 @@ impl Receipt {
             last_level_bytes: Some(105 << 20),
             is_virtual: true,
             power_limit_mw: None,
+            driver: None,
         };
         let tool = Tool {
             version: "0.1.0".to_owned(),

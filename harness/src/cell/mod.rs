@@ -64,6 +64,36 @@ impl CacheMode {
     }
 }
 
+/// What the kernels of a cell run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BackendKind {
+    /// The CPUs of this machine.
+    #[default]
+    Host,
+    /// An NVIDIA card.
+    Cuda,
+}
+
+impl BackendKind {
+    /// All kinds.
+    pub const ALL: [Self; 2] = [Self::Host, Self::Cuda];
+
+    /// Lower-case name, which the backend has too.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Cuda => "cuda",
+        }
+    }
+}
+
+impl fmt::Display for BackendKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 impl fmt::Display for CacheMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -99,6 +129,9 @@ pub struct Cell {
     /// Weights of a model in the place of generated ones.
     #[serde(default)]
     pub weights: Option<ModelTensor>,
+    /// What its kernels run on; the host by default.
+    #[serde(default)]
+    pub backend: BackendKind,
     /// What engines run, in a workload cell.
     #[serde(skip)]
     pub workload: Option<ModelWorkload>,
@@ -145,6 +178,9 @@ pub struct CellSpec {
     /// What engines run, in a workload cell.
     #[serde(default)]
     pub workload: Option<FileWorkload>,
+    /// What its kernels run on.
+    #[serde(default)]
+    pub backend: BackendKind,
 }
 
 /// A tensor of a file.
@@ -279,6 +315,7 @@ impl Cell {
                 model: models.join(format!("{}.gguf", workload.model)),
                 workload: workload.workload,
             }),
+            backend: self.backend,
         }
     }
 

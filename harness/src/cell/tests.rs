@@ -26,6 +26,10 @@ fn arms_of_every_cell_can_run_its_problem() {
         for text in [&cell.a, &cell.b] {
             if let ArmSpec::Variant(name) = text.parse().unwrap() {
                 let variant = registry::variant(contract, &name).unwrap();
+                if cell.backend != BackendKind::Host {
+                    contract.supports(variant, &problem).unwrap();
+                    continue;
+                }
                 let (arch, tier) = (memra_contract::device::HostArch::X86_64, memra_contract::IsaTier::Avx512Vnni);
                 let key = memra_contract::DeviceKey::Host { arch, tier };
                 registry::can_run(contract, variant, &problem, key).unwrap();
@@ -68,6 +72,18 @@ const GOOD: &str = r#"
 "#;
 
 #[test]
+fn a_cell_may_be_for_a_card() {
+    let spec = |text: &str| parse("x.toml", text).unwrap()[0].spec(Path::new("models"));
+    let card = spec(&GOOD.replace("threads = 1", "threads = 1\nbackend = \"cuda\""));
+    assert_eq!((spec(GOOD).backend, card.backend), (BackendKind::Host, BackendKind::Cuda));
+    let text = serde_json::to_string(&card).unwrap();
+    assert_eq!(serde_json::from_str::<CellSpec>(&text).unwrap(), card);
+    // A specification of before backends were named is the host's.
+    let text = text.replace(",\"backend\":\"cuda\"", "");
+    assert_eq!(serde_json::from_str::<CellSpec>(&text).unwrap().backend, BackendKind::Host);
+}
+
+#[test]
 fn broken_cells_are_refused_with_the_field() {
     assert_eq!(parse("x.toml", GOOD).unwrap().len(), 1);
     for (from, to, needle) in [
@@ -80,6 +96,7 @@ fn broken_cells_are_refused_with_the_field() {
         ("\"normal\"", "\"norml\"", "did you mean `normal`"),
         ("\"hot\"", "\"cold\"", "cells/x.toml"),
         ("threads = 1", "threads = 5000", "more than 1024"),
+        ("threads = 1", "threads = 1\nbackend = \"vulkan\"", "unknown variant `vulkan`"),
         ("priority = 1", "priority = 0", "priority"),
         ("priority = 1", "priority = 1\ncolour = 3", "unknown field `colour`"),
         ("priority = 1", "", "missing field `priority`"),

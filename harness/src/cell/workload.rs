@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CacheMode, Cell, CellError, CellSpec};
+use super::{BackendKind, CacheMode, Cell, CellError, CellSpec};
 use crate::engine_arm::{self, Workload};
 
 /// Input family of workload cells: every engine makes its tokens itself.
@@ -55,6 +55,7 @@ impl From<WorkloadCell> for Cell {
             threads: cell.threads,
             priority: cell.priority,
             weights: None,
+            backend: BackendKind::Host,
             workload: Some(ModelWorkload { model: cell.model, workload }),
         }
     }
@@ -86,6 +87,9 @@ impl CellSpec {
                 return refuse(field, format!("is `{is}`, and the workload's is `{wanted}`"));
             }
         }
+        if self.backend != BackendKind::Host {
+            return refuse("backend", format!("is {}, and engines choose their own", self.backend));
+        }
         if self.weights.is_some() {
             return refuse("weights", "a workload has a model, and no tensor".to_owned());
         }
@@ -108,6 +112,7 @@ impl CellSpec {
             priority: 1,
             weights: None,
             workload: Some(FileWorkload { model, workload }),
+            backend: BackendKind::Host,
         }
     }
 }

@@ -10,12 +10,13 @@ use memra_contract::digest::Digest;
 use memra_contract::{Problem, ProblemError, TensorSet, Tolerance};
 use memra_kernels::contract::{InputError, PeerReference};
 use memra_kernels::{Contract, Reference};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::compare::{first_non_finite, worst_error};
 
 /// A problem with its inputs, named.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CaseId {
     /// Problem in canonical text.
     pub problem: String,

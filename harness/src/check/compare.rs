@@ -16,6 +16,53 @@ pub(super) struct Difference {
 
 /// The first element in which two sets of outputs differ. `poison` is what the outputs were filled with before.
 pub(super) fn first_difference(got: &TensorSet, wanted: &TensorSet, poison: Option<u32>) -> Option<Difference> {
+    first_of_pairs(got, wanted, |got, wanted| {
+        let at = got.bytes.iter().zip(&wanted.bytes).position(|(got, wanted)| got != wanted)?;
+        let is_poison = poison.is_some_and(|pattern| holds_pattern(&got.bytes, at, pattern));
+        Some(if is_poison {
+            unwritten(wanted, at, poison.unwrap_or_default())
+        } else {
+            Difference { is_poison: false, detail: different(got, wanted, at) }
+        })
+    })
+}
+
+/// The first place in which outputs are of another form or were not written, whatever else they hold.
+pub(super) fn first_unwritten(got: &TensorSet, wanted: &TensorSet, poison: u32) -> Option<Difference> {
+    first_of_pairs(got, wanted, |got, wanted| {
+        let words = got.bytes.as_chunks::<4>().0.iter().zip(wanted.bytes.as_chunks::<4>().0);
+        let pattern = poison.to_le_bytes();
+        let word = words.into_iter().position(|(got, wanted)| *got == pattern && *wanted != pattern)?;
+        Some(unwritten(wanted, word * 4, poison))
+    })
+}
+
+/// The first element in which a row of outputs is not another row of other outputs. Rows lie along the first axis.
+pub(super) fn first_row_difference(got: (&TensorSet, usize), wanted: (&TensorSet, usize)) -> Option<String> {
+    wanted.0.iter().find_map(|tensor| {
+        let alone = |of: &Tensor, row: usize| {
+            let (m, rest) = of.shape.split_first()?;
+            let bytes = of.bytes.len().checked_div(*m)?;
+            let shape = [&[1], rest].concat();
+            let bytes = of.bytes.get(row * bytes..(row + 1) * bytes)?.to_vec();
+            Some(Tensor { name: of.name.clone(), dtype: of.dtype, shape, bytes })
+        };
+        let wanted = alone(tensor, wanted.1);
+        let got = got.0.get(&tensor.name).and_then(|got_tensor| alone(got_tensor, got.1));
+        let (Some(got), Some(wanted)) = (got, wanted) else {
+            return Some(format!("output `{}` has no such row", tensor.name));
+        };
+        let [got, wanted] = [got, wanted].map(|tensor| TensorSet::new(vec![tensor]));
+        first_difference(&got, &wanted, None).map(|difference| difference.detail)
+    })
+}
+
+/// The first difference of two sets of outputs of one form, or where their form differs.
+fn first_of_pairs(
+    got: &TensorSet,
+    wanted: &TensorSet,
+    difference: impl Fn(&Tensor, &Tensor) -> Option<Difference>,
+) -> Option<Difference> {
     let of_form = |detail| Some(Difference { is_poison: false, detail });
     for wanted in wanted.iter() {
         let Some(got) = got.get(&wanted.name) else {
@@ -33,20 +80,23 @@ pub(super) fn first_difference(got: &TensorSet, wanted: &TensorSet, poison: Opti
                 wanted.bytes.len()
             ));
         }
-        if let Some(at) = got.bytes.iter().zip(&wanted.bytes).position(|(got, wanted)| got != wanted) {
-            let element = at / wanted.dtype.bytes();
-            let place = format!("{}{}", wanted.name, index_text(&wanted.shape, element));
-            let is_poison = poison.is_some_and(|pattern| holds_pattern(&got.bytes, at, pattern));
-            let detail = if is_poison {
-                format!("{place} was not written: it holds the poison {:08x}", poison.unwrap_or_default())
-            } else {
-                format!("{place} is {}, not {}", value_text(got, element), value_text(wanted, element))
-            };
-            return Some(Difference { is_poison, detail });
+        if let Some(difference) = difference(got, wanted) {
+            return Some(difference);
         }
     }
     let extra = got.iter().find(|tensor| wanted.get(&tensor.name).is_none());
     extra.and_then(|tensor| of_form(format!("there is an output `{}` that the contract does not have", tensor.name)))
+}
+
+fn unwritten(wanted: &Tensor, at: usize, poison: u32) -> Difference {
+    let place = format!("{}{}", wanted.name, index_text(&wanted.shape, at / wanted.dtype.bytes()));
+    Difference { is_poison: true, detail: format!("{place} was not written: it holds the poison {poison:08x}") }
+}
+
+fn different(got: &Tensor, wanted: &Tensor, at: usize) -> String {
+    let element = at / wanted.dtype.bytes();
+    let place = format!("{}{}", wanted.name, index_text(&wanted.shape, element));
+    format!("{place} is {}, not {}", value_text(got, element), value_text(wanted, element))
 }
 
 /// Whether the aligned four bytes around a place are the pattern; fewer at the end of the buffer.
@@ -167,6 +217,28 @@ mod tests {
         let got = TensorSet::new(vec![Tensor::i8("q", &[5], &[1, 2, 3, 4, 0x04])]);
         let wanted = TensorSet::new(vec![Tensor::i8("q", &[5], &[1, 2, 3, 4, 5])]);
         assert!(first_difference(&got, &wanted, Some(0x0102_0304)).unwrap().is_poison);
+    }
+
+    #[test]
+    fn what_was_not_written_is_found_behind_other_values() {
+        let wanted = floats(&[1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(first_unwritten(&floats(&[9.0, 9.0, 9.0, 9.0]), &wanted, 7), None);
+        let got = floats(&[9.0, 9.0, f32::from_bits(7), 9.0]);
+        let found = first_unwritten(&got, &wanted, 7).unwrap();
+        assert!(found.is_poison && found.detail.starts_with("out[1, 0] was not written"), "{found:?}");
+        // A right answer may be the pattern.
+        assert_eq!(first_unwritten(&got, &floats(&[1.0, 2.0, f32::from_bits(7), 4.0]), 7), None);
+        assert!(!first_unwritten(&floats(&[1.0, 2.0]), &wanted, 7).unwrap().is_poison);
+    }
+
+    #[test]
+    fn rows_are_compared_wherever_they_are() {
+        let (all, moved) = (floats(&[1.0, 2.0, 3.0, 4.0]), floats(&[3.0, 4.0, 1.0, 5.0]));
+        assert_eq!(first_row_difference((&moved, 0), (&all, 1)), None);
+        let detail = first_row_difference((&moved, 1), (&all, 0)).unwrap();
+        assert!(detail.starts_with("out[0, 1] is 5.0"), "{detail}");
+        assert!(first_row_difference((&moved, 2), (&all, 0)).unwrap().contains("no such row"));
+        assert!(first_row_difference((&TensorSet::default(), 0), (&all, 0)).unwrap().contains("no such row"));
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub(super) enum Reason {
     NonFinite,
     /// The launch panicked, was refused, or the process failed.
     Launch,
+    /// A row is another one alone or in another place.
+    Rows,
 }
 
 impl Reason {
@@ -41,6 +43,7 @@ impl Reason {
             Self::Guard => "guard",
             Self::NonFinite => "non_finite",
             Self::Launch => "launch",
+            Self::Rows => "rows",
         }
     }
 }
@@ -62,6 +65,12 @@ impl Failures {
                 detail: without_paths(detail),
             });
         }
+    }
+
+    /// Takes over what was found on one case.
+    pub(super) fn extend(&mut self, of_case: impl IntoIterator<Item = GateFailure>) {
+        let room = MOST.saturating_sub(self.list.len());
+        self.list.extend(of_case.into_iter().take(room));
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -4,10 +4,17 @@
 //! reference, write every element, nothing around them and nothing that is not finite, and do so on every run and on any
 //! number of threads. A process arm must stay within the tolerance the contract has for peers, and repeat itself.
 //!
+//! A kernel whose order class is a device's own has no bits to give: it must stay within the tolerance, repeat itself, and
+//! give every row as it is alone and in any other place.
+//!
+//! Where a kernel can take its process with it, it is checked in a process of its own.
+//!
 //! What does not hold is data: it stands in the gate record. Only a check in which all of it held gives a [`Passed`].
 
 mod case;
 mod compare;
+#[cfg(test)]
+mod device_tests;
 mod failures;
 mod kernel;
 mod passed;
@@ -18,14 +25,23 @@ mod process_tests;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod worker;
+#[cfg(test)]
+mod worker_tests;
 
 pub use case::{CaseError, CaseId, JudgeCache, JudgedCase, outputs_digest};
 pub(crate) use failures::without_paths;
+pub use kernel::CaseVerdict;
 pub(crate) use kernel::caught;
 pub use passed::Passed;
 pub use process::{PeerError, ProcessCheck};
 pub(crate) use summary::Summary;
+pub use worker::{
+    CaseRecipe, CheckWorker, FindContract, IsolatedCheck, Isolation, WorkAnswer, WorkRequest, WorkerEnd, WorkerError,
+    WorkerProcess,
+};
 
+use memra_kernels::backend::Backend;
 use memra_kernels::backend::host::Pool;
 use memra_ledger::record::{self, GateBody};
 
@@ -55,6 +71,21 @@ impl Default for CheckPlan {
             large_flops: 1 << 28,
             committed_seed: 42,
         }
+    }
+}
+
+impl CheckPlan {
+    /// The plan for a device: a card has no threads to vary, and runs each poison on each copy.
+    pub fn for_backend(backend: &dyn Backend) -> Self {
+        match backend.facts() {
+            Some(_) => Self::for_card(),
+            None => Self::default(),
+        }
+    }
+
+    /// The plan for cards.
+    pub fn for_card() -> Self {
+        Self { threads: vec![1], repeats: 4, ..Self::default() }
     }
 }
 

@@ -85,7 +85,7 @@ impl Checker {
         let worst = runs.iter().map(|run| run.error.worst).fold(0.0, f64::max);
         let outputs = runs.first().map(|run| run.digest.clone());
         let mut summary = Summary::default();
-        summary.add(case, outputs.as_ref(), (worst, tolerance.max_scaled_error), runs.len());
+        summary.add(case.id(), outputs.as_ref(), (worst, tolerance.max_scaled_error), runs.len());
         let record = arm.record(hello.as_ref());
         let gate = GateBody {
             replicate,

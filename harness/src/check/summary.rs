@@ -3,10 +3,13 @@
 use memra_contract::digest::Digest;
 use sha2::{Digest as _, Sha256};
 
-use super::case::JudgedCase;
+use super::case::CaseId;
 
 /// Errors above this print as this: a record holds integers, and an infinite error is far beyond any tolerance.
 const LARGEST_PPB: f64 = 1e15;
+
+/// That error as a fraction.
+pub(super) const LARGEST: f64 = LARGEST_PPB / 1e9;
 
 /// What a gate record says over all cases.
 #[derive(Debug, Clone)]
@@ -26,8 +29,7 @@ impl Default for Summary {
 
 impl Summary {
     /// Adds a case: outputs of its first run, its worst error with the allowed one, and its runs.
-    pub(super) fn add(&mut self, case: &JudgedCase, outputs: Option<&Digest>, worst: (f64, f64), runs: usize) {
-        let id = case.id();
+    pub(super) fn add(&mut self, id: &CaseId, outputs: Option<&Digest>, worst: (f64, f64), runs: usize) {
         if !self.problems.contains(&id.problem) {
             self.problems.push(id.problem.clone());
         }

@@ -1,5 +1,5 @@
-//! The runner of the host: two arms and the incumbent's twin in their seats, each a kernel on one shared pool of threads or
-//! a child process.
+//! The runner that the host drives: two arms and the incumbent's twin in their seats, each a kernel (on one shared pool of
+//! threads, or on a card) or a child process.
 
 mod chair;
 pub mod rotation;
@@ -15,7 +15,7 @@ use memra_kernels::backend::host::Pool;
 use crate::arm::ResolvedArm;
 use crate::cell::CacheMode;
 use crate::check::{JudgedCase, Passed};
-use crate::observe::{Observation, Observer};
+use crate::observe::{CardWatch, Observation, Observer};
 use crate::process::{CpuTime, ProcessOptions, TensorFolder, used_ns};
 use crate::runner::{ArmError, Runner, Seat, SlotTime};
 use chair::{Chair, Recipe};
@@ -43,6 +43,8 @@ pub struct HostSetup<'a> {
     pub tensors: Option<Arc<TensorFolder>>,
     /// Limits of process arms.
     pub process: ProcessOptions,
+    /// The card that kernels run on, where it is one.
+    pub card: Option<CardWatch>,
 }
 
 /// Arms could not be seated.
@@ -144,7 +146,7 @@ impl<'a> HostRunner<'a> {
     }
 
     fn watch_children(&mut self) {
-        self.observer = Observer::new(self.origin);
+        self.observer = Observer::new(self.origin).with_card(self.setup.card.clone());
         let processes: Vec<u32> = self.chairs().filter_map(|(_, chair)| chair.process()).collect();
         for process in processes {
             self.observer.watch(process);

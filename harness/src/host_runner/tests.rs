@@ -112,6 +112,7 @@ fn setup<'a>(backend: &'a dyn Backend, case: &Arc<JudgedCase>, last_level_bytes:
         available_bytes: None,
         tensors: None,
         process: ProcessOptions::default(),
+        card: None,
     }
 }
 

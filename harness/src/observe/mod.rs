@@ -3,9 +3,14 @@
 //! Counters are read between quads and are coarse: a tick is 10 ms, a quad often less. So no quad is judged by its own
 //! ticks. Quads are gathered into windows of at least [`WINDOW_NS`], each window is judged as one, and a window that
 //! does not pass loses all of its quads.
+//!
+//! On a card, time is read on the card. What the host's CPUs did is recorded there and voids nothing; what the card says
+//! of itself does.
 
+pub(crate) mod card;
 mod sensors;
 
+pub use card::{CardReading, CardSensor, CardState, CardWatch, DECLARED_REASONS};
 pub use sensors::Observer;
 
 use memra_ledger::record::{QuadObservation, VoidQuad};
@@ -43,6 +48,8 @@ pub struct Observation {
     pub own_ticks: Option<u64>,
     /// Clock frequency of the first of these CPUs, in kHz.
     pub clock_khz: Option<u64>,
+    /// What the card says, where one is measured.
+    pub card: Option<CardReading>,
 }
 
 /// What was observed during each quad of a block, and the quads that do not count.
@@ -53,6 +60,9 @@ pub struct Observation {
 ///
 /// A window is void for `steal` above [`STEAL_LIMIT_PPM`] of the CPUs' time, and for `foreign` above
 /// [`FOREIGN_LIMIT_PPM`] of one CPU, after what cutting the counters to whole ticks may have added is taken off.
+///
+/// On a card no window is void. A quad is, for `foreign` where another process computed on the card before or after it,
+/// and for `throttle` where the clock had a reason beside [`DECLARED_REASONS`].
 pub fn observe_quads(boundaries: &[Observation]) -> (Vec<QuadObservation>, Vec<VoidQuad>) {
     let mut observed = Vec::new();
     let mut void = Vec::new();
@@ -61,20 +71,32 @@ pub fn observe_quads(boundaries: &[Observation]) -> (Vec<QuadObservation>, Vec<V
         else {
             continue;
         };
-        let reason = use_.void_reason();
+        let of_window = use_.void_reason();
         for quad in window {
-            let clock_khz = boundaries.get(quad + 1).and_then(|after| after.clock_khz);
+            let (before, after) = (boundaries.get(quad), boundaries.get(quad + 1));
+            let cards = [before, after].map(|boundary| boundary.and_then(|boundary| boundary.card));
+            let state = cards[1].map(|card| card.state);
             observed.push(QuadObservation {
                 steal_ppm: use_.ppm(use_.steal_ticks),
                 foreign_ppm: use_.ppm(use_.foreign_ticks),
-                clock_khz,
+                clock_khz: state.map_or_else(|| after.and_then(|after| after.clock_khz), |state| state.clock_khz),
+                clock_reasons: state.and_then(|state| state.clock_reasons),
+                temperature_mc: state.and_then(|state| state.temperature_mc),
+                power_mw: state.and_then(|state| state.power_mw),
             });
-            if let Some(reason) = reason {
+            let is_on_card = cards.iter().any(Option::is_some);
+            if let Some(reason) = if is_on_card { card_reason(cards) } else { of_window } {
                 void.push(VoidQuad { quad: quad as u32, reason: reason.to_owned(), blamed: None });
             }
         }
     }
     (observed, void)
+}
+
+/// Why a quad between two readings of a card does not count.
+fn card_reason(cards: [Option<CardReading>; 2]) -> Option<&'static str> {
+    let any = |is: fn(&CardReading) -> bool| cards.iter().flatten().any(is);
+    if any(CardReading::is_shared) { Some("foreign") } else { any(CardReading::is_throttled).then_some("throttle") }
 }
 
 /// The quads judged as one: ranges that follow each other and cover all quads.
@@ -165,6 +187,7 @@ mod tests {
             busy_ticks: Some(1_000),
             own_ticks: Some(300),
             clock_khz: None,
+            card: None,
         };
         let mut all = vec![at];
         for (steal, busy, own) in rises {
@@ -245,8 +268,37 @@ mod tests {
         // No time, no share.
         let mut all = boundaries(0, &[(0, 0, 0)]);
         all[1].clock_khz = Some(2_500_000);
-        let expected = QuadObservation { steal_ppm: None, foreign_ppm: None, clock_khz: Some(2_500_000) };
+        let expected = QuadObservation { clock_khz: Some(2_500_000), ..QuadObservation::default() };
         assert_eq!(observe_quads(&all).0, [expected]);
+    }
+
+    #[test]
+    fn on_a_card_the_card_decides() {
+        // A host that would void every window, quads of 6 ms.
+        let mut all = boundaries(6, &[(9, 20, 0); 6]);
+        assert_eq!(voided(&all).len(), 6);
+        let card = |reasons, foreign_processes| {
+            let state = CardState { clock_khz: Some(1_980_000), clock_reasons: reasons, ..CardState::default() };
+            Some(CardReading { state, foreign_processes })
+        };
+        for boundary in &mut all {
+            boundary.card = card(Some(4), Some(0));
+            boundary.clock_khz = Some(2_500_000);
+        }
+        assert_eq!(voided(&all), []);
+        // A hot card after quad 2: the quads on both sides of the reading.
+        all[3].card = card(Some(0x44), Some(0));
+        // Somebody else before the first quad.
+        all[0].card = card(Some(0x20), Some(2));
+        let reason = |quad, reason: &str| (quad, reason.to_owned());
+        assert_eq!(voided(&all), [reason(0, "foreign"), reason(2, "throttle"), reason(3, "throttle")]);
+        let (observed, _) = observe_quads(&all);
+        assert_eq!((observed[2].clock_khz, observed[2].clock_reasons), (Some(1_980_000), Some(0x44)));
+        assert!(observed[0].steal_ppm.is_some(), "what the host did is recorded all the same");
+        // A card that says nothing voids nothing, and the host's clock does not stand in for its own.
+        all.iter_mut().for_each(|boundary| boundary.card = Some(CardReading::default()));
+        let (observed, void) = observe_quads(&all);
+        assert_eq!((void.len(), observed[2].clock_khz, observed[2].clock_reasons), (0, None, None));
     }
 
     proptest! {

@@ -5,7 +5,7 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::time::Instant;
 
-use super::Observation;
+use super::{CardWatch, Observation};
 use crate::process::tree_ticks;
 
 /// Most bytes read of one file; `/proc/stat` of a thousand CPUs stays below.
@@ -23,6 +23,7 @@ pub struct Observer {
     /// Arms whose children work for them.
     trees: Vec<u32>,
     clock: Option<File>,
+    card: Option<CardWatch>,
     text: String,
 }
 
@@ -38,8 +39,15 @@ impl Observer {
             processes: vec![File::open("/proc/self/stat").ok()],
             trees: Vec::new(),
             clock: File::open(format!("/sys/devices/system/cpu/cpu{first}/cpufreq/scaling_cur_freq")).ok(),
+            card: None,
             text: String::new(),
         }
+    }
+
+    /// Reads a card too.
+    #[must_use]
+    pub fn with_card(self, card: Option<CardWatch>) -> Self {
+        Self { card, ..self }
     }
 
     /// Counts the CPU time of a child process as this process's own from now on.
@@ -63,6 +71,8 @@ impl Observer {
             own_ticks = own_ticks.zip(tree_ticks(*process)).and_then(|(sum, ticks)| sum.checked_add(ticks));
         }
         let clock_khz = self.clock.as_mut().and_then(|file| read(file, &mut self.text)?.trim().parse().ok());
+        // The card is read first: its answer takes longest, and the moment is that of the counters.
+        let card = self.card.as_ref().map(CardWatch::read);
         let at_ns = u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let stat = self.stat.as_mut().and_then(|file| read(file, &mut self.text));
         let times = stat.and_then(|text| cpu_times(text, self.allowed.as_deref()));
@@ -73,6 +83,7 @@ impl Observer {
             busy_ticks: times.map(|times| times.busy_ticks),
             own_ticks,
             clock_khz,
+            card,
         }
     }
 }

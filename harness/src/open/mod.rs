@@ -17,11 +17,12 @@ use memra_kernels::{Contract, input};
 use memra_ledger::record::{CellKey, Inputs, WeightSource};
 
 use crate::arm::{self, ArmSpec, Commands, KernelArm, ResolveError, ResolvedArm};
-use crate::cell::{CellError, CellSpec};
+use crate::cell::{BackendKind, CellError, CellSpec};
 use crate::check::{
     CaseError, CheckPlan, CheckPlanError, Checked, Checker, JudgeCache, JudgedCase, Passed, PeerError, ProcessCheck,
 };
 use crate::host_runner::{HostRunner, HostSetup, SeatError};
+use crate::observe::CardWatch;
 use crate::process::{ProcessOptions, TensorFolder};
 use crate::weights::{self, WeightsError};
 
@@ -39,10 +40,12 @@ pub struct WorkshopSetup<'a> {
     pub process: ProcessOptions,
     /// CPUs this process may use; at least one.
     pub cpus: usize,
-    /// Last-level cache in bytes, if the machine says.
+    /// Last-level cache in bytes, if the machine says. A backend with memory of its own says it itself.
     pub last_level_bytes: Option<u64>,
-    /// Memory available in bytes, if the machine says.
+    /// Memory available in bytes, if the machine says. A backend with memory of its own says it itself.
     pub available_bytes: Option<u64>,
+    /// The card that kernels run on, where it is one.
+    pub card: Option<CardWatch>,
     /// A folder in which folders of tensors for process arms may be made.
     pub scratch: PathBuf,
 }
@@ -136,6 +139,14 @@ pub enum OpenFault {
         /// CPUs there are.
         cpus: usize,
     },
+    /// A cell of another kind of device.
+    #[error("it is for the backend {asked}, and this is {here}")]
+    Backend {
+        /// What the cell asks for.
+        asked: &'static str,
+        /// What there is.
+        here: &'static str,
+    },
     /// A cell of a contract, or none.
     #[error("it is no workload")]
     NoWorkload,
@@ -187,6 +198,10 @@ impl<'a> Workshop<'a> {
 
     fn open_cell(&self, spec: &CellSpec) -> Result<OpenCell, OpenFault> {
         spec.check()?;
+        let (asked, here) = (spec.backend.name(), self.setup.backend.name());
+        if BackendKind::ALL.iter().any(|kind| kind.name() == here) && asked != here {
+            return Err(OpenFault::Backend { asked, here });
+        }
         let contract = registry::contract(&spec.contract)?;
         let problem = contract.normalise(&spec.problem.parse()?)?;
         let a = self.resolve(Side::A, &spec.a, contract, &problem)?;
@@ -213,8 +228,11 @@ impl<'a> Workshop<'a> {
         Ok(OpenCell { spec: spec.clone(), a, b, threads, cost, weights, case: Arc::new(case), tensors })
     }
 
-    /// Threads of a cell; 0 stands for all CPUs.
+    /// Threads of a cell; 0 stands for all CPUs. On a card it is the one that launches.
     fn threads(&self, spec: &CellSpec) -> Result<usize, OpenFault> {
+        if self.setup.backend.facts().is_some() {
+            return Ok(1);
+        }
         let (cpus, asked) = (self.setup.cpus, spec.threads as usize);
         if asked > cpus {
             return Err(OpenFault::Threads { threads: asked, cpus });
@@ -225,6 +243,11 @@ impl<'a> Workshop<'a> {
     /// The device of the backend, as it stands in keys.
     pub fn device_key(&self) -> String {
         self.setup.backend.device_key().to_string()
+    }
+
+    /// Whether the device can do nothing more in this process.
+    pub fn is_lost(&self) -> bool {
+        self.setup.backend.is_lost()
     }
 
     fn resolve(
@@ -285,15 +308,17 @@ impl<'a> Workshop<'a> {
     /// # Errors
     /// [`SeatError`] when a proof is of something else, the copies do not fit, or an arm cannot be laid out.
     pub fn seat(&self, cell: &OpenCell, a: Passed, b: Passed) -> Result<HostRunner<'a>, SeatError> {
+        let facts = self.setup.backend.facts();
         let setup = HostSetup {
             backend: self.setup.backend,
             case: Arc::clone(&cell.case),
             cache: cell.spec.cache,
             threads: cell.threads,
-            last_level_bytes: self.setup.last_level_bytes,
-            available_bytes: self.setup.available_bytes,
+            last_level_bytes: facts.map_or(self.setup.last_level_bytes, |facts| Some(facts.last_level_bytes)),
+            available_bytes: facts.map_or(self.setup.available_bytes, |facts| facts.available_bytes),
             tensors: cell.tensors.clone(),
             process: self.setup.process.clone(),
+            card: self.setup.card.clone(),
         };
         HostRunner::new(setup, (cell.a.clone(), a), (cell.b.clone(), b))
     }
@@ -302,6 +327,7 @@ impl<'a> Workshop<'a> {
     pub fn key(&self, cell: &OpenCell, clock: &str) -> CellKey {
         let info = cell.case.contract().info();
         let has_process = cell.tensors.is_some();
+        let own_mode = self.setup.backend.facts().map_or("pool", |facts| facts.host_mode);
         CellKey {
             contract: info.id.to_owned(),
             revision: info.revision,
@@ -314,7 +340,7 @@ impl<'a> Workshop<'a> {
             },
             device_key: self.device_key(),
             cache: cell.spec.cache.name().to_owned(),
-            host_mode: if has_process { "process" } else { "pool" }.to_owned(),
+            host_mode: if has_process { "process" } else { own_mode }.to_owned(),
             clock: clock.to_owned(),
             threads: u32::try_from(cell.threads).unwrap_or(u32::MAX),
         }

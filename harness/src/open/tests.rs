@@ -1,12 +1,17 @@
 //! Cells opened, checked and seated with the variants and backends there are.
 
+use memra_contract::TensorSet;
 use memra_contract::device::HostArch;
 use memra_contract::{BlockFormat, DeviceKey, IsaTier};
+use memra_kernels::backend::Facts;
 use memra_kernels::backend::host::HostBackend;
 use memra_kernels::backend::null::NullBackend;
+use memra_kernels::contract::{PrepareError, Prepared, Variant};
 
 use super::*;
-use crate::cell::{CacheMode, FileTensor, cell};
+use crate::cell::{BackendKind, CacheMode, FileTensor, cell};
+use crate::observe::card::tests::FakeCard;
+use crate::observe::{CardState, CardWatch};
 use crate::runner::{Runner, Seat};
 
 fn setup(backend: &dyn Backend) -> WorkshopSetup<'_> {
@@ -19,6 +24,7 @@ fn setup(backend: &dyn Backend) -> WorkshopSetup<'_> {
         cpus: 2,
         last_level_bytes: Some(1 << 16),
         available_bytes: Some(1 << 30),
+        card: None,
         scratch: PathBuf::new(),
     }
 }
@@ -38,6 +44,7 @@ fn spec() -> CellSpec {
         priority: 1,
         weights: None,
         workload: None,
+        backend: BackendKind::Host,
     }
 }
 
@@ -64,6 +71,59 @@ fn a_cell_is_opened_checked_and_seated() {
     assert_eq!((runner.copies(), runner.rotated_bytes()), (121, 121 * 1632));
     runner.prepare(Seat::A).unwrap();
     assert!(runner.slot(Seat::A, 130).unwrap().elapsed_ns > 0);
+}
+
+/// The host, with memory and a cache as a card has them.
+struct Card(HostBackend);
+
+impl Backend for Card {
+    fn name(&self) -> &'static str {
+        "card"
+    }
+
+    fn device_key(&self) -> DeviceKey {
+        self.0.device_key()
+    }
+
+    fn facts(&self) -> Option<Facts> {
+        Some(Facts { last_level_bytes: 1 << 12, available_bytes: Some(1 << 20), host_mode: "graph" })
+    }
+
+    fn prepare(
+        &self,
+        contract: &dyn Contract,
+        variant: &Variant,
+        problem: &Problem,
+        inputs: &TensorSet,
+        copies: usize,
+    ) -> Result<Box<dyn Prepared>, PrepareError> {
+        self.0.prepare(contract, variant, problem, inputs, copies)
+    }
+}
+
+#[test]
+fn a_device_with_memory_of_its_own_is_asked_for_its_facts() {
+    let backend = Card(HostBackend::detect());
+    let sensor = FakeCard::new(vec![CardState { clock_khz: Some(1_980_000), ..CardState::default() }], Some(vec![]));
+    let setup = WorkshopSetup { card: Some(CardWatch::new(sensor)), ..setup(&backend) };
+    let shop = Workshop::new(setup).unwrap();
+    let cell = shop.open(&CellSpec { threads: 64, ..spec() }).unwrap();
+    let key = shop.key(&cell, "free");
+    assert_eq!((key.host_mode.as_str(), key.threads), ("graph", 1));
+    let [a, b] = [Side::A, Side::B].map(|side| shop.check(&cell, side, 0).unwrap().passed.unwrap());
+    let mut runner = shop.seat(&cell, a, b).unwrap();
+    // Three caches of 4096 bytes over copies of 1632.
+    assert_eq!((runner.copies(), runner.threads()), (8, 1));
+    let card = runner.observe().card.unwrap();
+    assert_eq!((card.state.clock_khz, card.foreign_processes), (Some(1_980_000), Some(0)));
+}
+
+#[test]
+fn a_cell_of_a_card_is_refused_by_the_host() {
+    let backend = HostBackend::detect();
+    let shop = Workshop::new(setup(&backend)).unwrap();
+    let text = error(&shop, &CellSpec { backend: BackendKind::Cuda, ..spec() });
+    assert!(text.contains("for the backend cuda, and this is host"), "{text}");
 }
 
 #[test]

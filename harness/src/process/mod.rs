@@ -32,7 +32,7 @@
 //! whose clock is not believable is killed, and the error names the arm.
 
 mod child;
-mod pipe;
+pub(crate) mod pipe;
 pub(crate) mod protocol;
 mod tensors;
 #[cfg(test)]

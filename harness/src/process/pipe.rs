@@ -18,7 +18,7 @@ const MAX_KEPT: u64 = 300;
 
 /// A line, or why there are no more.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(crate) enum Said {
     /// A line without its end.
     Line(String),
     /// A line that is too long or no UTF-8; the start of it.
@@ -26,7 +26,7 @@ pub(super) enum Said {
 }
 
 /// Reads lines on a thread of its own; the channel closes at the end of the stream.
-pub(super) fn read_lines(stream: impl Read + Send + 'static) -> std::io::Result<Receiver<Said>> {
+pub(crate) fn read_lines(stream: impl Read + Send + 'static) -> std::io::Result<Receiver<Said>> {
     let (sender, receiver) = sync_channel(WAITING);
     std::thread::Builder::new()
         .name("memra-arm-out".to_owned())
@@ -59,14 +59,14 @@ fn forward_lines(mut stream: impl BufRead, sender: &SyncSender<Said>) {
 
 /// The last lines of standard error.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LastWords {
+pub(crate) struct LastWords {
     lines: Arc<Mutex<VecDeque<String>>>,
     is_over: Arc<AtomicBool>,
 }
 
 impl LastWords {
     /// Reads a stream on a thread of its own.
-    pub(super) fn listen(stream: impl Read + Send + 'static) -> std::io::Result<Self> {
+    pub(crate) fn listen(stream: impl Read + Send + 'static) -> std::io::Result<Self> {
         let words = Self::default();
         let own = words.clone();
         std::thread::Builder::new().name("memra-arm-err".to_owned()).spawn(move || {
@@ -97,7 +97,7 @@ impl LastWords {
     }
 
     /// What was said last. Waits a moment for the stream to end, so that the reason of a death is among it.
-    pub(super) fn read(&self) -> Vec<String> {
+    pub(crate) fn read(&self) -> Vec<String> {
         let start = Instant::now();
         while !self.is_over.load(Ordering::Acquire) && start.elapsed() < Duration::from_millis(200) {
             std::thread::sleep(Duration::from_millis(1));

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use memra_contract::defaults::{DefaultsError, DefaultsTable};
+use memra_kernels::backend::Backend;
 use memra_kernels::backend::host::HostBackend;
 use memra_kernels::select::{Tables, shipped};
 use memra_ledger::record::{CellBody, GateBody};
@@ -18,9 +19,10 @@ use memra_ledger::stats::SplitMix64;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::Commands;
-use crate::cell::CellSpec;
+use crate::cell::{BackendKind, CellSpec};
 use crate::check::{CheckPlan, CheckPlanError};
 use crate::engine_arm::ENGINE_RUNS;
+use crate::observe::CardWatch;
 use crate::open::{Workshop, WorkshopSetup};
 use crate::process::ProcessOptions;
 use crate::progress::{Event, Progress};
@@ -91,6 +93,8 @@ pub enum ReplicateLine {
         /// Why.
         reason: String,
     },
+    /// The device can do nothing more in this process. Cells without a line are for another one.
+    Lost,
     /// The replicate is complete. A child that ends without it was lost.
     Done,
 }
@@ -124,7 +128,8 @@ pub enum SuiteError {
 
 /// Measures all cells of a replicate on the host.
 ///
-/// Every line is handed to `emit` as soon as it is known; the last is [`ReplicateLine::Done`].
+/// Every line is handed to `emit` as soon as it is known; the last is [`ReplicateLine::Done`], or [`ReplicateLine::Lost`]
+/// where a launch has cost the device.
 ///
 /// # Errors
 ///
@@ -134,19 +139,34 @@ pub fn run_replicate(
     emit: &mut dyn FnMut(ReplicateLine),
     progress: &dyn Progress,
 ) -> Result<(), SuiteError> {
+    run_replicate_on(spec, &HostBackend::detect(), None, emit, progress)
+}
+
+/// Measures all cells of a replicate on a device, with what watches it where it is a card.
+///
+/// # Errors
+///
+/// As [`run_replicate`].
+pub fn run_replicate_on(
+    spec: &ReplicateSpec,
+    backend: &dyn Backend,
+    card: Option<CardWatch>,
+    emit: &mut dyn FnMut(ReplicateLine),
+    progress: &dyn Progress,
+) -> Result<(), SuiteError> {
     spec.check()?;
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let facts = HostFacts::read(u32::try_from(cpus).unwrap_or(u32::MAX))?;
-    let backend = HostBackend::detect();
     let setup = WorkshopSetup {
-        backend: &backend,
+        backend,
         tables: Tables { local: spec.local_defaults.clone(), shipped: shipped()?, forced: Vec::new() },
         commands: spec.commands.clone(),
-        plan: CheckPlan::default(),
+        plan: CheckPlan::for_backend(backend),
         process: ProcessOptions::default(),
         cpus,
         last_level_bytes: facts.class.last_level_bytes,
         available_bytes: Some(facts.available_bytes),
+        card,
         scratch: spec.scratch.clone(),
     };
     run_in(spec, setup, emit, progress)
@@ -177,6 +197,10 @@ pub fn run_in(
         if let Err(fault) = ran {
             emit(ReplicateLine::Failed { cell: cell.name.clone(), reason: fault.to_string() });
         }
+        if workshop.is_lost() {
+            emit(ReplicateLine::Lost);
+            return Ok(());
+        }
     }
     emit(ReplicateLine::Done);
     Ok(())
@@ -194,8 +218,13 @@ impl ReplicateSpec {
         if let Some(twice) = self.cells.iter().find(|cell| !names.insert(cell.name.as_str())) {
             return refuse("cells", format!("`{}` stands twice", twice.name));
         }
-        if self.cells.is_empty() {
-            return refuse("cells", "there is none".to_owned());
+        let Some(first) = self.cells.first() else { return refuse("cells", "there is none".to_owned()) };
+        if let Some(other) = self.cells.iter().find(|cell| cell.backend != first.backend) {
+            let (a, b) = (first.backend, other.backend);
+            return refuse(
+                "cells",
+                format!("`{}` is for {a} and `{}` for {b}: a session has one", first.name, other.name),
+            );
         }
         if !(1..=MAX_QUADS).contains(&self.quads) {
             return refuse("quads", format!("{} is not between 1 and {MAX_QUADS}", self.quads));
@@ -207,6 +236,23 @@ impl ReplicateSpec {
             return refuse("smallest_ppm", format!("{} is negative", self.smallest_ppm));
         }
         Ok(())
+    }
+
+    /// What the cells run on: the same for all.
+    pub fn backend(&self) -> BackendKind {
+        self.cells.first().map(|cell| cell.backend).unwrap_or_default()
+    }
+
+    /// What is left to another process when one ended early: the cells without a line. `heard` are those with one.
+    ///
+    /// Unless the device was lost behind a cell that said so, the next cell in order is the one that ended the process; it is
+    /// given back by name and not tried again.
+    pub fn after_a_crash(&self, heard: &BTreeSet<String>, is_lost: bool) -> (Option<String>, Self) {
+        let left = || self.cell_order().into_iter().filter(|cell| !heard.contains(&cell.name));
+        let culprit = if is_lost && !heard.is_empty() { None } else { left().next().map(|cell| cell.name.clone()) };
+        let mut rest = self.clone();
+        rest.cells.retain(|cell| !heard.contains(&cell.name) && Some(&cell.name) != culprit.as_ref());
+        (culprit, rest)
     }
 
     /// The cells in the order this replicate measures them.
@@ -290,7 +336,8 @@ mod tests {
     #[test]
     fn plans_that_cannot_be_run_are_refused_by_field() {
         type Change = fn(&mut ReplicateSpec);
-        let cases: [(Change, &str); 6] = [
+        let cases: [(Change, &str); 7] = [
+            (|spec| spec.cells[2].backend = BackendKind::Cuda, "cells: `demo` is for host and `rms-norm-m1` for cuda"),
             (|spec| spec.cells.clear(), "cells: there is none"),
             (|spec| spec.cells.push(spec.cells[0].clone()), "cells: `demo` stands twice"),
             (|spec| spec.quads = 0, "quads: 0 is not between 1 and 65536"),
@@ -317,6 +364,23 @@ mod tests {
         let orders: BTreeSet<Vec<String>> = (0..8).map(|replicate| order(7, replicate)).collect();
         assert!(orders.len() >= 7, "{orders:?}");
         assert_ne!(order(7, 0), order(8, 0));
+    }
+
+    #[test]
+    fn a_crash_costs_one_cell_and_a_lost_device_none() {
+        let spec = spec();
+        let order: Vec<String> = spec.cell_order().into_iter().map(|cell| cell.name.clone()).collect();
+        let names = |spec: &ReplicateSpec| spec.cells.iter().map(|cell| cell.name.clone()).collect::<BTreeSet<_>>();
+        let heard = BTreeSet::from([order[0].clone()]);
+        let (culprit, rest) = spec.after_a_crash(&heard, false);
+        assert_eq!((culprit.as_ref(), rest.cells.len(), rest.replicate), (Some(&order[1]), 3, spec.replicate));
+        assert_eq!(names(&rest), order[2..].iter().cloned().collect());
+        let (culprit, rest) = spec.after_a_crash(&heard, true);
+        assert_eq!((culprit, names(&rest)), (None, order[1..].iter().cloned().collect()));
+        // A device that is lost before anything was said is no reason to try the same for ever.
+        assert_eq!(spec.after_a_crash(&BTreeSet::new(), true).0.as_ref(), Some(&order[0]));
+        let (culprit, rest) = spec.after_a_crash(&order.iter().cloned().collect(), false);
+        assert_eq!((culprit, rest.cells.len()), (None, 0));
     }
 
     #[test]

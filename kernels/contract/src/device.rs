@@ -113,6 +113,18 @@ impl CudaArch {
         })
     }
 
+    /// The compute capability, major and minor.
+    pub const fn capability(self) -> (u32, u32) {
+        match self {
+            Self::Sm80 => (8, 0),
+            Self::Sm86 => (8, 6),
+            Self::Sm89 => (8, 9),
+            Self::Sm90a => (9, 0),
+            Self::Sm100a => (10, 0),
+            Self::Sm120a => (12, 0),
+        }
+    }
+
     /// The architecture of this name, if there is one.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|arch| arch.name() == name)
@@ -220,6 +232,8 @@ mod tests {
             assert_eq!(key.to_string().parse(), Ok(key));
         }
         for arch in CudaArch::ALL {
+            let (major, minor) = arch.capability();
+            assert_eq!(CudaArch::of_capability(major, minor), Some(arch));
             let key = DeviceKey::Cuda(CudaClass { arch, sms: 132, l2_mib: 60, memory_gib: 140, power_w: 700 });
             assert_eq!(key.to_string().parse(), Ok(key));
         }

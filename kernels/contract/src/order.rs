@@ -42,6 +42,23 @@ pub struct OrderClass {
     pub text: &'static str,
 }
 
+impl OrderClass {
+    /// Whether the order of additions is the device's own, as in a float tensor core: no function here gives its bits.
+    ///
+    /// A variant of such a class is held to the f64 reference, to itself on every run, and to every row of its output
+    /// being the one that the row has alone and in any other place.
+    pub fn is_device(&self) -> bool {
+        DEVICE.contains(self)
+    }
+}
+
+/// The classes that are a device's own.
+pub const DEVICE: &[OrderClass] = &[DEVICE_EXAMPLE, DEVICE_MMA_F16, DEVICE_MMA_BF16, DEVICE_MMA_F8_BLOCK128];
+
+/// A device class that no variant keeps: what tests of the check use.
+pub const DEVICE_EXAMPLE: OrderClass =
+    OrderClass { id: "device_example", text: "terms are added in an order that the device keeps to itself" };
+
 /// Rows and elements are in order; every element of a block of 32 shares one scale.
 pub const QUANT_BLOCK: usize = 32;
 
@@ -89,9 +106,6 @@ pub const DEVICE_MMA_F8_BLOCK128: OrderClass = OrderClass {
            block_scale, chain[u mod 8]); chains are added in a pair tree at distances 4, 2, 1; a residual is added last; sums \
            inside a step are the device's own",
 };
-
-/// Classes whose sums no other device can repeat: judged by rows, repeats and the error against f64.
-pub const OF_DEVICES: &[OrderClass] = &[DEVICE_MMA_F16, DEVICE_MMA_BF16, DEVICE_MMA_F8_BLOCK128];
 
 /// Every class, for listings and lookups.
 pub const ALL: &[OrderClass] = &[
@@ -199,6 +213,12 @@ mod tests {
         assert_eq!(quantise_block(&x).0[0], 127);
         x = [QUANT_FLUSH; 32];
         assert!(quantise_block(&x).0.iter().all(|q| *q == 127));
+    }
+
+    #[test]
+    fn device_classes_are_none_of_the_executable_ones() {
+        assert!(DEVICE_EXAMPLE.is_device());
+        assert_eq!(ALL.iter().filter(|class| class.is_device()).count(), DEVICE.len() - 1);
     }
 
     #[test]

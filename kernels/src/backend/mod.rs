@@ -21,6 +21,11 @@ pub trait Backend: Sync {
         None
     }
 
+    /// Whether the device can do nothing more in this process, because of what a launch did.
+    fn is_lost(&self) -> bool {
+        false
+    }
+
     /// Lays a variant out for a problem.
     ///
     /// # Errors

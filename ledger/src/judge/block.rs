@@ -7,7 +7,7 @@ use crate::stats::{ArmLabel, QuadOrder, SplitMix64, StatsError, balanced_orders}
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Reasons a quad may be void for.
-const VOID_REASONS: [&str; 3] = ["steal", "foreign", "clock"];
+const VOID_REASONS: [&str; 4] = ["steal", "foreign", "clock", "throttle"];
 
 /// One quad of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,7 +130,7 @@ mod tests {
     use crate::record::{QuadObservation, Slots, VoidQuad};
 
     fn block() -> Block {
-        let observed = QuadObservation { steal_ppm: None, foreign_ppm: None, clock_khz: None };
+        let observed = QuadObservation::default();
         Block {
             order: "AB".to_owned(),
             slots: Slots { gap_ns: vec![0; 8], elapsed_ns: (1..=8).collect() },

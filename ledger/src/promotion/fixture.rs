@@ -98,6 +98,7 @@ pub(super) fn class(cpus: u32) -> RigClass {
         last_level_bytes: None,
         is_virtual: false,
         power_limit_mw: None,
+        driver: None,
     }
 }
 

@@ -20,7 +20,7 @@ pub struct CellKey {
     /// Cache mode: `rotate` (weights rotate over at least three last-level caches) or `hot`; `workload` where engines run a
     /// model and the caches hold what that leaves in them.
     pub cache: String,
-    /// Host mode: how the arms are driven, `pool`, `process` or `engine`.
+    /// Host mode: how the arms are driven, `pool`, `graph`, `process` or `engine`.
     pub host_mode: String,
     /// Clock regime.
     pub clock: String,
@@ -218,15 +218,24 @@ pub struct Slots {
 }
 
 /// What was observed around a quad: the system counts time in steps of 10 ms, so the values are those of the window of at
-/// least 100 ms that the quad lies in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// least 100 ms that the quad lies in. What a card says is read after the quad and is that moment's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QuadObservation {
     /// Time the hypervisor gave to others, in parts per million of the CPUs' time; `null` where the system does not say.
     pub steal_ppm: Option<u32>,
     /// CPU time of other processes, in parts per million of the CPUs' time; `null` where the system does not say.
     pub foreign_ppm: Option<u32>,
-    /// Clock frequency in kHz; `null` where the system does not say.
+    /// Clock frequency in kHz, of a card that of its multiprocessors; `null` where the system does not say.
     pub clock_khz: Option<u64>,
+    /// Why a card's clocks are what they are, as the word that its driver gives. Left out where there is no card or no word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_reasons: Option<u64>,
+    /// Temperature of a card in thousandths of a degree Celsius. Left out as above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature_mc: Option<u64>,
+    /// Power of a card in milliwatts. Left out as above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_mw: Option<u64>,
 }
 
 /// A quad that does not count.
@@ -234,7 +243,7 @@ pub struct QuadObservation {
 pub struct VoidQuad {
     /// Index of the quad in its block.
     pub quad: u32,
-    /// Reason: `steal`, `foreign` or `clock`.
+    /// Reason: `steal`, `foreign`, `clock` or `throttle`.
     pub reason: String,
     /// Arm the reason is blamed on, where it is one.
     pub blamed: Option<String>,

@@ -18,11 +18,12 @@ pub struct GateBody {
     /// sha256 of the source text that was judged; `null` for a process arm.
     #[schemars(with = "Option<String>")]
     pub source_sha256: Option<Digest>,
-    /// Comparison rule: `bits` (order class and f64 reference), `error` (f64 reference only, for process arms), `workload`
+    /// Comparison rule: `bits` (order class and f64 reference), `rows` (f64 reference, and every row the same alone and in
+    /// another place, for order classes that are a device's own), `error` (f64 reference only, for process arms), `workload`
     /// (token counts, and the output of every run that of the first, for engines) or `workload-counts` (token counts only,
     /// for engines that do not say their output).
     pub rule: String,
-    /// Order class whose bits were compared; `null` under the rule `error`.
+    /// Order class that was judged by; `null` under the rule `error`.
     pub order_class: Option<String>,
     /// Problems judged.
     pub problems: Vec<String>,
@@ -54,7 +55,7 @@ pub struct GateFailure {
     pub case: String,
     /// Threads it ran on.
     pub threads: u32,
-    /// Kind: `bits`, `error`, `repeat`, `poison`, `guard`, `non_finite`, `launch`; `tokens`, `output` for engines.
+    /// Kind: `bits`, `error`, `repeat`, `poison`, `guard`, `non_finite`, `launch`, `rows`; `tokens`, `output` for engines.
     pub reason: String,
     /// The first differing element and both values, or the message.
     pub detail: String,

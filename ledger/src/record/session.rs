@@ -64,6 +64,9 @@ pub struct Rig {
 }
 
 /// What makes two machines the same rig.
+///
+/// Where a card is what measures, the class is the card's: family and model are its compute capability, both caches its
+/// level-2 cache, the power limit the enforced one; CPUs are 0 and no hypervisor counts, because the host is not part of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct RigClass {
     /// Device key, for example `host-x86_64-avx2`.
@@ -86,6 +89,9 @@ pub struct RigClass {
     pub is_virtual: bool,
     /// Power limit in milliwatts; `null` where the machine does not say.
     pub power_limit_mw: Option<u64>,
+    /// Driver of a card, as it names itself. Left out for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
 }
 
 /// What a session declares before its first slot.

@@ -10,6 +10,7 @@ pub use engine::{
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use memra_harness::cell::BackendKind;
 
 /// A lab for inference kernels with an engine attached: check a variant, race it, keep the receipts, promote what won, run
 /// models on it.
@@ -164,6 +165,9 @@ pub struct RunArguments {
     /// Input family.
     #[arg(long, value_name = "NAME", requires = "contract")]
     pub family: Option<String>,
+    /// What kernels run on. With named cells it replaces what they say.
+    #[arg(long, value_enum, default_value_t = BackendChoice::Auto)]
+    pub backend: BackendChoice,
     /// Cache mode of a cell given here.
     #[arg(long, value_enum, requires = "contract")]
     pub cache: Option<CacheMode>,
@@ -205,6 +209,28 @@ pub struct RunArguments {
     pub json: bool,
 }
 
+/// What kernels run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BackendChoice {
+    /// What the cell says, else the host.
+    Auto,
+    /// The CPUs of this machine.
+    Host,
+    /// An NVIDIA card.
+    Cuda,
+}
+
+impl BackendChoice {
+    /// The kind that was asked for, if one was.
+    pub const fn kind(self) -> Option<BackendKind> {
+        match self {
+            Self::Auto => None,
+            Self::Host => Some(BackendKind::Host),
+            Self::Cuda => Some(BackendKind::Cuda),
+        }
+    }
+}
+
 /// What the caches hold when a launch begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CacheMode {
@@ -239,13 +265,22 @@ pub struct CheckArguments {
     /// A further problem to judge, for every named contract.
     #[arg(long, value_name = "AXES", requires = "names")]
     pub problem: Option<String>,
+    /// What kernels run on; the host by default. On a card every variant is checked in a process of its own.
+    #[arg(long, value_enum, default_value_t = BackendChoice::Auto)]
+    pub backend: BackendChoice,
+    /// Check kernels that are wrong on purpose, and see that they are found.
+    #[arg(long, hide = true, conflicts_with_all = ["names", "weights", "problem"])]
+    pub planted: bool,
+    /// Be the process in which kernels are checked: requests on stdin, answers on stdout.
+    #[arg(long, hide = true)]
+    pub worker: bool,
     /// Seeds of each case.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub seeds: u32,
     /// Thread counts.
     #[arg(long, value_delimiter = ',', default_value = "1,2,3,7")]
     pub threads: Vec<u32>,
-    /// Print one JSON object that ends with `passed` and `failed`.
+    /// Print one JSON object that ends with `pairs`, `passed` and `failed`.
     #[arg(long)]
     pub json: bool,
 }

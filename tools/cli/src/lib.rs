@@ -6,7 +6,9 @@
 pub mod checkout;
 pub mod cli;
 pub mod commands;
+pub mod cuda;
 pub mod facts;
+pub mod nvml;
 pub mod toolkit;
 pub mod ui;
 

@@ -290,6 +290,24 @@ impl Drop for Driver {
     }
 }
 
+/// Where a device sits, as NVML names it: `0000:65:00.0`. No context is made.
+///
+/// # Errors
+/// [`DriverError::Absent`] where there is no driver or no such device.
+pub fn pci_bus_id(ordinal: u32) -> Result<String, DriverError> {
+    // SAFETY: asks the loader for the library and does nothing else.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(DriverError::Absent("libcuda is not on this machine".to_owned()));
+    }
+    let absent = |error: DriverError| DriverError::Absent(error.to_string());
+    let (mut device, mut name) = (0, [0 as c_char; 32]);
+    cu!(cuInit(0)).map_err(absent)?;
+    cu!(cuDeviceGet(&raw mut device, ordinal as c_int)).map_err(absent)?;
+    cu!(cuDeviceGetPCIBusId(name.as_mut_ptr(), name.len() as c_int, device)).map_err(absent)?;
+    // SAFETY: the driver wrote a text of at most 31 characters and a zero byte.
+    Ok(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
+}
+
 fn facts(device: sys::CUdevice, driver: u32, power_w: u32) -> Result<DeviceFacts, DriverError> {
     use sys::CUdevice_attribute as A;
     let attribute = |what: A| {

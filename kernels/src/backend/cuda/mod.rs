@@ -104,6 +104,11 @@ impl Backend for CudaBackend {
         })
     }
 
+    /// A fault inside a kernel stays with the context: every later call reports it.
+    fn is_lost(&self) -> bool {
+        self.driver.synchronise().is_err()
+    }
+
     fn prepare(
         &self,
         contract: &dyn Contract,

@@ -23,6 +23,7 @@ mod prepared;
 mod problem;
 mod product;
 mod row;
+mod rows;
 mod scalar;
 mod variants;
 
@@ -139,6 +140,10 @@ impl Contract for Matmul {
 
     fn peer_reference(&self, problem: &Problem, inputs: &TensorSet) -> Result<Option<PeerReference>, ProblemError> {
         Ok(judge::peer_reference(&MatmulProblem::parse(problem)?, inputs))
+    }
+
+    fn picked_rows(&self, problem: &Problem, inputs: &TensorSet, rows: &[usize]) -> Option<(Problem, TensorSet)> {
+        rows::pick(&MatmulProblem::parse(problem).ok()?, inputs, rows)
     }
 
     fn output_values(&self, outputs: &TensorSet) -> Vec<f64> {

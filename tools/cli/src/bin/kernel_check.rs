@@ -6,5 +6,5 @@ use clap::Parser as _;
 use memra_lab::{cli, commands, finish};
 
 fn main() -> ExitCode {
-    finish(commands::check::run(&cli::KernelCheck::parse().arguments))
+    finish(commands::check::run(&cli::KernelCheck::parse().arguments, &[]))
 }

@@ -11,6 +11,7 @@ use memra_kernels::registry;
 use memra_ledger::rigs::RigRegistry;
 use serde::Serialize;
 
+use crate::cuda::Card;
 use crate::{checkout, facts, ui};
 
 #[derive(Serialize)]
@@ -22,6 +23,7 @@ struct Diagnosis {
     is_registered: bool,
     class: memra_ledger::record::RigClass,
     memory_bytes: u64,
+    card: Option<CardDiagnosis>,
     variants_here: usize,
     variants: usize,
     checkout: bool,
@@ -32,6 +34,31 @@ struct Diagnosis {
     models: Vec<String>,
     cuda: cuda::Cuda,
     findings: Vec<String>,
+}
+
+/// A card as a rig; its class can stand in the registry as it is printed.
+#[derive(Serialize)]
+struct CardDiagnosis {
+    name: String,
+    rig: String,
+    is_registered: bool,
+    class: memra_ledger::record::RigClass,
+    memory_bytes: u64,
+}
+
+impl CardDiagnosis {
+    fn of(card: Card) -> anyhow::Result<Self> {
+        let class = card.facts.rig_class();
+        let rig = RigRegistry::builtin()?.resolve(&class)?;
+        let (name, memory_bytes) = (card.name, card.memory_bytes);
+        Ok(Self { name, rig: rig.label, is_registered: rig.is_registered, class, memory_bytes })
+    }
+
+    fn line(&self) -> String {
+        let known = if self.is_registered { "" } else { ", not registered" };
+        let (key, mib) = (&self.class.device_key, self.memory_bytes >> 20);
+        format!("{} ({key}), {mib} MiB, rig {}{known}", self.name, self.rig)
+    }
 }
 
 /// Runs the command.
@@ -49,6 +76,10 @@ pub fn run(json: bool) -> anyhow::Result<u8> {
     }
     if facts.class.last_level_bytes.is_none() {
         findings.push("the last-level cache is unknown: rotating cells need it".to_owned());
+    }
+    let card = crate::cuda::look(crate::cuda::ORDINAL).ok();
+    if let Some(why) = card.as_ref().and_then(|card| card.unobserved.as_ref()) {
+        findings.push(format!("NVML does not answer ({why}): a card's power limit and driver are not known"));
     }
     let tables = checkout::tables(key)?;
     let own: Vec<_> = tables.shipped.iter().filter(|table| table.key() == Ok(key)).collect();
@@ -68,6 +99,7 @@ pub fn run(json: bool) -> anyhow::Result<u8> {
         is_registered: rig.is_registered,
         class: facts.class,
         memory_bytes: facts.memory_bytes,
+        card: card.map(CardDiagnosis::of).transpose()?,
         variants_here: runnable.count(),
         variants: facts::variants().len(),
         checkout: checkout::checkout().is_some(),
@@ -130,6 +162,7 @@ fn show(diagnosis: &Diagnosis) -> anyhow::Result<()> {
         ("cpus", format!("{}{}", class.cpus, if class.is_virtual { ", under a hypervisor" } else { "" })),
         ("caches", format!("level 2 {}, last level {}", mib(class.l2_bytes), mib(class.last_level_bytes))),
         ("memory", format!("{} MiB", diagnosis.memory_bytes >> 20)),
+        ("card", diagnosis.card.as_ref().map_or_else(|| "none".to_owned(), CardDiagnosis::line)),
         ("variants", format!("{} of {} run here", diagnosis.variants_here, diagnosis.variants)),
         ("defaults", format!("{} shipped rows, {} local rows", diagnosis.shipped_rows, diagnosis.local_rows)),
         ("evidence", diagnosis.evidence_root.clone().unwrap_or_else(|| "nowhere: say --root".to_owned())),
@@ -142,6 +175,10 @@ fn show(diagnosis: &Diagnosis) -> anyhow::Result<()> {
         ui::print("\nan entry for ledger/rigs.toml:\n")?;
         ui::print(rig_entry(class))?;
     }
+    if let Some(card) = diagnosis.card.as_ref().filter(|card| !card.is_registered) {
+        ui::print("\nan entry for the card:\n")?;
+        ui::print(rig_entry(&card.class))?;
+    }
     for finding in &diagnosis.findings {
         ui::say(format_args!("note: {finding}"));
     }
@@ -150,7 +187,7 @@ fn show(diagnosis: &Diagnosis) -> anyhow::Result<()> {
 
 fn rig_entry(class: &memra_ledger::record::RigClass) -> String {
     let mut text =
-        "[[rig]]\nlabel = \"\"\ntitle = \"\"\nproduces = [\"host kernel cells\"]\nowned = false\nretired = false\n\n[rig.class]\n"
+        "[[rig]]\nlabel = \"\"\ntitle = \"\"\nproduces = [\"kernel cells\"]\nowned = false\nretired = false\n\n[rig.class]\n"
             .to_owned();
     let mut line = |name: &str, value: String| text.push_str(&[name, " = ", &value, "\n"].concat());
     line("device_key", format!("{:?}", class.device_key));
@@ -166,5 +203,11 @@ fn rig_entry(class: &memra_ledger::record::RigClass) -> String {
         line("last_level_bytes", bytes.to_string());
     }
     line("is_virtual", class.is_virtual.to_string());
+    if let Some(milliwatts) = class.power_limit_mw {
+        line("power_limit_mw", milliwatts.to_string());
+    }
+    if let Some(driver) = &class.driver {
+        line("driver", format!("{driver:?}"));
+    }
     text
 }

@@ -27,7 +27,7 @@ pub fn run(cli: Cli) -> anyhow::Result<u8> {
         Command::Logits(arguments) => engine::logits::run(&arguments),
         Command::EngineArm => engine::arm::run(),
         Command::Ab { command } => ab::run(&command),
-        Command::Check(arguments) => check::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments, &["check"]),
         Command::Kernels { command } => kernels::run(&command),
         Command::Receipts { command } => receipts::run(&command),
         #[cfg(feature = "boards")]

@@ -8,11 +8,12 @@ mod run;
 use std::io::Write as _;
 
 use anyhow::Context as _;
+use memra_harness::cell::BackendKind;
 use memra_harness::progress::{Event, Progress};
-use memra_harness::suite::{ReplicateSpec, run_replicate};
+use memra_harness::suite::{ReplicateSpec, run_replicate, run_replicate_on};
 
 use crate::cli::AbCommand;
-use crate::ui;
+use crate::{cuda, ui};
 
 /// Runs a subcommand.
 ///
@@ -39,7 +40,13 @@ fn replicate() -> anyhow::Result<u8> {
             broken.get_or_insert(error);
         }
     };
-    run_replicate(&spec, &mut emit, &Talk)?;
+    match spec.backend() {
+        BackendKind::Host => run_replicate(&spec, &mut emit, &Talk)?,
+        BackendKind::Cuda => {
+            let card = cuda::open_cuda(cuda::ORDINAL)?;
+            run_replicate_on(&spec, &card.backend, Some(card.watch), &mut emit, &Talk)?;
+        }
+    }
     match broken {
         Some(error) => Err(error.context("replicate output")),
         None => Ok(0),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use memra_contract::{AxisValue, Problem};
 use memra_harness::arm::{ArmSpec, CommandLine, Commands};
-use memra_harness::cell::{self, CacheMode, CellSpec, FileTensor};
+use memra_harness::cell::{self, BackendKind, CacheMode, CellSpec, FileTensor};
 use memra_harness::weights;
 use memra_kernels::{Contract, registry};
 
@@ -43,6 +43,9 @@ pub(super) fn cells(arguments: &RunArguments) -> anyhow::Result<Vec<CellSpec>> {
         if let Some(threads) = arguments.threads {
             cell.threads = threads;
         }
+        if let Some(backend) = arguments.backend.kind() {
+            cell.backend = backend;
+        }
         cell.check()?;
         let weights = cell.weights.as_ref().map(|weights| (&weights.file, "--weights"));
         let model = cell.workload.as_ref().map(|workload| (&workload.model, "--model"));
@@ -56,6 +59,17 @@ pub(super) fn cells(arguments: &RunArguments) -> anyhow::Result<Vec<CellSpec>> {
                 );
             }
         }
+    }
+    if let [first, others @ ..] = cells.as_slice()
+        && let Some(other) = others.iter().find(|cell| cell.backend != first.backend)
+    {
+        bail!(
+            "cell `{}` is for the backend {} and cell `{}` for {}: a session has one, say --backend",
+            first.name,
+            first.backend,
+            other.name,
+            other.backend
+        );
     }
     Ok(cells)
 }
@@ -151,6 +165,7 @@ fn given(arguments: &RunArguments, contract: &str) -> anyhow::Result<CellSpec> {
         priority: 1,
         weights,
         workload: None,
+        backend: BackendKind::Host,
     })
 }
 

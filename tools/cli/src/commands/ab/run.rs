@@ -1,16 +1,17 @@
 //! `ab run`: one session. The parent process plans, starts a fresh process for every replicate, and alone writes.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, bail};
 use memra_contract::digest::Digest;
 use memra_harness::arm::Commands;
-use memra_harness::cell::{self, CellSpec};
-use memra_harness::lock::DeviceLock;
+use memra_harness::cell::{self, BackendKind, CellSpec};
+use memra_harness::lock::{self, DeviceLock};
 use memra_harness::observe::{Observer, observe_quads};
 use memra_harness::outcome;
 use memra_harness::rig::HostFacts;
@@ -18,14 +19,15 @@ use memra_harness::suite::{self, ReplicateLine, ReplicateSpec};
 use memra_harness::trial::WarmUpLimits;
 use memra_ledger::chain::{ReceiptName, ReceiptWriter};
 use memra_ledger::judge::verdict_body;
-use memra_ledger::record::{Body, CellBody, QuadObservation, SessionBody, SessionPlan, VerdictBody};
+use memra_ledger::record::{Body, CellBody, QuadObservation, Rig, SessionBody, SessionPlan, VerdictBody};
 use memra_ledger::rigs::RigRegistry;
 
 use super::plan;
 use super::report::{self, Failed, Report};
 use crate::cli::RunArguments;
 use crate::commands::{now, privacy, today};
-use crate::{EXIT_ERROR, checkout, facts, ui};
+use crate::cuda::Card;
+use crate::{EXIT_ERROR, checkout, cuda, facts, ui};
 
 /// How long a session waits for other processes to leave the CPUs before each replicate.
 const QUIET_PATIENCE: Duration = Duration::from_mins(1);
@@ -47,9 +49,10 @@ pub(super) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
     let commands = plan::commands(arguments, &cells)?;
     let root = checkout::evidence_root(arguments.root.root.as_deref())?;
     let smallest_ppm = smallest_ppm(arguments.smallest)?;
-    let _lock = lock()?;
+    let machine = Machine::of(&cells)?;
+    let _lock = lock(machine.lock())?;
     let finished = until_undisturbed(arguments.attempts, || {
-        let finished = session(arguments, cells.clone(), commands.clone(), &root, smallest_ppm)?;
+        let finished = session(arguments, &machine, cells.clone(), commands.clone(), &root, smallest_ppm)?;
         let (code, file) = (finished.code, finished.file.clone());
         Ok((finished, code, file))
     })?;
@@ -78,17 +81,58 @@ fn until_undisturbed<T>(
     }
 }
 
+/// What a session measures on.
+enum Machine {
+    Host,
+    Card(Box<Card>),
+}
+
+impl Machine {
+    fn of(cells: &[CellSpec]) -> anyhow::Result<Self> {
+        match cells.first() {
+            Some(cell) if cell.backend == BackendKind::Cuda => {
+                Ok(Self::Card(Box::new(cuda::needed(&format!("cell `{}`", cell.name))?)))
+            }
+            _ => Ok(Self::Host),
+        }
+    }
+
+    /// What tells the device from others of the machine.
+    fn lock(&self) -> &str {
+        match self {
+            Self::Host => "host",
+            Self::Card(card) => &card.lock,
+        }
+    }
+
+    fn rig(&self, cpus: usize) -> anyhow::Result<Rig> {
+        let host = HostFacts::read(u32::try_from(cpus)?)?;
+        let (class, memory_bytes) = match self {
+            Self::Host => (host.class, host.memory_bytes),
+            Self::Card(card) => (card.facts.rig_class(), card.memory_bytes),
+        };
+        Ok(RigRegistry::builtin()?.describe(class, &host.os_release, memory_bytes)?)
+    }
+
+    fn threads(&self, cpus: usize) -> anyhow::Result<u32> {
+        match self {
+            Self::Host => Ok(u32::try_from(cpus)?),
+            Self::Card(_) => Ok(1),
+        }
+    }
+}
+
 /// Measures and records one session.
 fn session(
     arguments: &RunArguments,
+    machine: &Machine,
     cells: Vec<CellSpec>,
     commands: Commands,
     root: &Path,
     smallest_ppm: i64,
 ) -> anyhow::Result<Report> {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let host = HostFacts::read(u32::try_from(cpus)?)?;
-    let rig = RigRegistry::builtin()?.describe(host.class, &host.os_release, host.memory_bytes)?;
+    let rig = machine.rig(cpus)?;
     if !rig.is_registered {
         ui::say(format_args!(
             "note: this rig is not registered; it stands as {} and stays off tracked boards",
@@ -100,7 +144,7 @@ fn session(
         tool: facts::tool(),
         rig,
         clock: "free".to_owned(),
-        threads: arguments.threads.unwrap_or(u32::try_from(cpus)?),
+        threads: arguments.threads.unwrap_or(machine.threads(cpus)?),
         plan: SessionPlan {
             stop: "fixed".to_owned(),
             quads: arguments.quads,
@@ -142,8 +186,17 @@ fn session(
         if session.plan.replicates > 1 {
             ui::say(format_args!("replicate {} of {}", replicate + 1, session.plan.replicates));
         }
-        wait_for_quiet(cpus);
-        run_replicate(&spec, &mut writer, &mut written)?;
+        // What a card does is not the host's business; who else computes on it is looked at quad by quad.
+        if matches!(machine, Machine::Host) {
+            wait_for_quiet(cpus);
+        }
+        let program = std::env::current_exe().context("path of this program")?;
+        let command = || {
+            let mut command = Command::new(&program);
+            command.args(["ab", "replicate"]);
+            command
+        };
+        run_replicate(&spec, &mut writer, &mut written, &command)?;
     }
     let verdicts = append_verdicts(&spec.cells, &written.cells, smallest_ppm, &mut writer)?;
     let outcomes: Vec<_> = verdicts.iter().map(|(_, verdict)| verdict.result.verdict).collect();
@@ -188,22 +241,67 @@ fn wait_for_quiet(cpus: usize) {
     }
 }
 
-/// Starts a process for one replicate and writes what it finds.
-fn run_replicate(spec: &ReplicateSpec, writer: &mut ReceiptWriter, written: &mut Written) -> anyhow::Result<()> {
-    let program = std::env::current_exe().context("path of this program")?;
-    let mut child = Command::new(program)
-        .args(["ab", "replicate"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("process of a replicate")?;
+/// Measures one replicate: in one process, and in further ones for the cells that are left where one did not live to its end.
+///
+/// A process that says itself that it cannot measure ends the session.
+fn run_replicate(
+    spec: &ReplicateSpec,
+    writer: &mut ReceiptWriter,
+    written: &mut Written,
+    command: &dyn Fn() -> Command,
+) -> anyhow::Result<()> {
+    let mut spec = spec.clone();
+    loop {
+        let ended = run_process(&spec, writer, written, command())?;
+        if ended.status.success() && ended.is_done {
+            return Ok(());
+        }
+        if ended.status.code() == Some(i32::from(EXIT_ERROR)) {
+            bail!("a replicate ended early ({}); what it measured stands in {}", ended.status, writer.name());
+        }
+        let (culprit, rest) = spec.after_a_crash(&ended.heard, ended.is_lost);
+        match culprit {
+            Some(cell) => {
+                let reason = format!("the process of the replicate ended with it ({})", ended.status);
+                ui::say(format_args!("cell `{cell}`: {reason}"));
+                written.failed.push(Failed { cell, reason });
+            }
+            None => ui::say(format_args!("the process of the replicate ended ({})", ended.status)),
+        }
+        if rest.cells.is_empty() {
+            return Ok(());
+        }
+        ui::say(format_args!("{} left: measured in another process", counted(rest.cells.len(), "cell")));
+        spec = rest;
+    }
+}
+
+/// How the process of a replicate ended.
+struct Ended {
+    status: ExitStatus,
+    /// Whether it said that it was through.
+    is_done: bool,
+    /// Whether it said that its device was lost.
+    is_lost: bool,
+    /// Cells it said something of.
+    heard: BTreeSet<String>,
+}
+
+/// Starts a process for the cells of one replicate and writes what it finds.
+fn run_process(
+    spec: &ReplicateSpec,
+    writer: &mut ReceiptWriter,
+    written: &mut Written,
+    mut command: Command,
+) -> anyhow::Result<Ended> {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("process of a replicate")?;
     // A child that dies early closes its stdin; what it said on stderr and its exit code tell why.
     if let Some(mut stdin) = child.stdin.take() {
         let _ = stdin.write_all(serde_json::to_string(spec)?.as_bytes());
     }
     let stdout = child.stdout.take().context("output of a replicate")?;
     let mut gates: Vec<(u32, Digest)> = Vec::new();
-    let mut is_done = false;
+    let (mut is_done, mut is_lost, mut heard) = (false, false, BTreeSet::new());
     for line in BufReader::new(stdout).lines() {
         let line = line.context("output of a replicate")?;
         match serde_json::from_str(&line).with_context(|| format!("output of a replicate: {line}"))? {
@@ -222,21 +320,21 @@ fn run_replicate(spec: &ReplicateSpec, writer: &mut ReceiptWriter, written: &mut
                     gates.iter().find(|(known, _)| Some(*known) == local).map(|(_, id)| id.clone())
                 };
                 (cell.a.gate, cell.b.gate) = (id(gate_a), id(gate_b));
+                heard.insert(cell.cell.clone());
                 let record = writer.append(Body::Cell(cell.clone()))?;
                 written.cells.push((record.id, *cell));
             }
             ReplicateLine::Failed { cell, reason } => {
                 ui::say(format_args!("cell `{cell}`: {reason}"));
+                heard.insert(cell.clone());
                 written.failed.push(Failed { cell, reason });
             }
+            ReplicateLine::Lost => is_lost = true,
             ReplicateLine::Done => is_done = true,
         }
     }
     let status = child.wait().context("process of a replicate")?;
-    if !status.success() || !is_done {
-        bail!("a replicate ended early ({status}); what it measured stands in {}", writer.name());
-    }
-    Ok(())
+    Ok(Ended { status, is_done, is_lost, heard })
 }
 
 fn append_verdicts(
@@ -257,9 +355,9 @@ fn append_verdicts(
     Ok(verdicts)
 }
 
-/// One session at a time on a device: the lock is the machine's, not the root's.
-fn lock() -> anyhow::Result<DeviceLock> {
-    let path = std::env::temp_dir().join("memra-lab-host.lock");
+/// One session at a time on a device: the lock is the device's, not the root's.
+fn lock(device: &str) -> anyhow::Result<DeviceLock> {
+    let path = std::env::temp_dir().join(lock::file_name(device));
     let mut is_said = false;
     let lock = DeviceLock::acquire(&path, &mut |waiting| {
         if !is_said {
@@ -304,6 +402,7 @@ fn command_line(arguments: &RunArguments) -> Vec<String> {
     }
     option("tensor", arguments.tensor.clone());
     option("family", arguments.family.clone());
+    option("backend", arguments.backend.kind().map(|kind| kind.name().to_owned()));
     option("cache", arguments.cache.map(|cache| cache.name().to_owned()));
     option("threads", arguments.threads.map(|threads| threads.to_string()));
     option("quads", Some(arguments.quads.to_string()));
@@ -371,6 +470,60 @@ mod tests {
             assert_eq!((last.unwrap(), ran), (wanted, wanted));
         }
         assert!(until_undisturbed::<()>(3, || bail!("broken")).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_process_that_dies_costs_its_cell_and_the_others_are_measured() {
+        use memra_harness::suite::ReplicateSpec;
+        let folder = tempfile::tempdir().unwrap();
+        let name = ReceiptName::new("some-rig", "2026-01-02", "test", &"0a".repeat(16)).unwrap();
+        let mut writer = ReceiptWriter::create(folder.path(), &name, privacy()).unwrap();
+        let cells = ["demo", "quantise-m1", "rms-norm-m1"].map(|name| cell::cell(name).unwrap().spec(Path::new("")));
+        let spec = ReplicateSpec {
+            cells: cells.to_vec(),
+            replicate: 0,
+            seed: 1,
+            quads: 6,
+            aa_blocks: 1,
+            smallest_ppm: 1,
+            warm_up: WarmUpLimits::default(),
+            local_defaults: None,
+            commands: Commands::default(),
+            scratch: std::env::temp_dir(),
+        };
+        // A child that answers for no cell and dies, as often as it is started.
+        let run = |script: &str, writer: &mut ReceiptWriter| {
+            let mut written = Written::default();
+            let command = || {
+                let mut command = Command::new("sh");
+                command.args(["-c", script]).current_dir(folder.path());
+                command
+            };
+            let ran = run_replicate(&spec, writer, &mut written, &command);
+            let mut failed: Vec<_> = written.failed.into_iter().map(|failed| (failed.cell, failed.reason)).collect();
+            failed.sort();
+            (ran, failed)
+        };
+        let (ran, failed) = run("cat >>seen; echo >>seen; kill -SEGV $$", &mut writer);
+        ran.unwrap();
+        assert_eq!(
+            failed.iter().map(|(cell, _)| cell.as_str()).collect::<Vec<_>>(),
+            ["demo", "quantise-m1", "rms-norm-m1"]
+        );
+        assert!(failed.iter().all(|(_, reason)| reason.contains("signal: 11")), "{failed:?}");
+        let seen = std::fs::read_to_string(folder.path().join("seen")).unwrap();
+        assert_eq!(seen.lines().count(), 3, "every process gets the cells that are left");
+        // A device that is lost behind a cell that was told of: the others are measured, and none is blamed.
+        let told = r#"cat >spec; for n in demo quantise-m1 rms-norm-m1; do grep -q "$n" spec && [ ! -e "told-$n" ] && {
+            : >"told-$n"; echo '{"line":"failed","cell":"'$n'","reason":"its check"}'; echo '{"line":"lost"}'; exit 0; }; done"#;
+        let (ran, failed) = run(told, &mut writer);
+        ran.unwrap();
+        assert_eq!(failed.len(), 3);
+        assert!(failed.iter().all(|(_, reason)| reason == "its check"), "{failed:?}");
+        // A process that cannot measure at all says so with its exit code.
+        let (ran, failed) = run("cat >spec; exit 1", &mut writer);
+        assert!(ran.unwrap_err().to_string().contains("ended early") && failed.is_empty());
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! `check`: variants against their contract, on committed cases and on real weights.
 
+mod card;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use memra_artifact::{GgufModel, Tensor};
-use memra_contract::{BlockFormat, Problem};
+use memra_contract::{BlockFormat, DeviceKey, Problem};
 use memra_harness::arm::KernelArm;
+use memra_harness::cell::BackendKind;
 use memra_harness::check::{CheckPlan, Checker, JudgeCache, JudgedCase};
 use memra_harness::outcome;
 use memra_kernels::backend::Backend as _;
@@ -30,8 +33,32 @@ struct Outcome {
     device_key: String,
     variants: Vec<VariantOutcome>,
     skipped: Vec<Skipped>,
+    /// Pairs of a variant and a case that were checked.
+    pairs: u64,
     passed: u64,
     failed: u64,
+}
+
+impl Outcome {
+    fn new(key: DeviceKey) -> Self {
+        let device_key = key.to_string();
+        Self { device_key, variants: Vec::new(), skipped: Vec::new(), pairs: 0, passed: 0, failed: 0 }
+    }
+
+    fn add(&mut self, contract: &'static dyn Contract, variant: &'static Variant, gate: GateBody) {
+        let failed = gate.failures.iter().map(|failure| &failure.case).collect::<BTreeSet<_>>().len() as u64;
+        let passed = u64::from(gate.cases).saturating_sub(failed);
+        self.pairs += u64::from(gate.cases);
+        self.passed += passed;
+        self.failed += failed;
+        self.variants.push(VariantOutcome {
+            contract: contract.info().id,
+            variant: variant.name,
+            passed,
+            failed,
+            gate,
+        });
+    }
 }
 
 #[derive(Serialize)]
@@ -50,29 +77,43 @@ struct Skipped {
     why: String,
 }
 
-type Target = (&'static dyn Contract, &'static Variant);
+type Pair = (&'static dyn Contract, &'static Variant);
 
-/// Runs the command.
+/// Runs the command. `worker` are the words of this program behind which options of `check` follow.
 ///
 /// # Errors
 /// When a name, a problem or a file is wrong.
-pub fn run(arguments: &CheckArguments) -> anyhow::Result<u8> {
-    let backend = HostBackend::detect();
+pub fn run(arguments: &CheckArguments, worker: &[&str]) -> anyhow::Result<u8> {
+    if arguments.worker {
+        return card::serve(arguments.planted);
+    }
     let threads: Vec<_> = arguments.threads.iter().map(|threads| *threads as usize).collect();
     if threads.contains(&0) {
         bail!("--threads 0: a launch runs on at least one thread");
     }
+    let targets = targets(&arguments.names)?;
+    let outcome = match arguments.backend.kind() {
+        Some(BackendKind::Cuda) => card::check(arguments, targets, worker)?,
+        _ if arguments.planted => bail!("--planted is for --backend cuda"),
+        _ => on_host(arguments, threads, targets)?,
+    };
+    if arguments.json {
+        ui::print_json(&outcome)?;
+    } else {
+        show(&outcome)?;
+    }
+    if arguments.planted {
+        return card::judge_planted(&outcome);
+    }
+    Ok(outcome::exit_code(&[], outcome.failed > 0, false))
+}
+
+fn on_host(arguments: &CheckArguments, threads: Vec<usize>, targets: Vec<Pair>) -> anyhow::Result<Outcome> {
+    let backend = HostBackend::detect();
     let checker = Checker::new(CheckPlan { threads, ..CheckPlan::default() })?;
     let cache = JudgeCache::default();
-    let targets = targets(&arguments.names)?;
     let extra = extra_cases(arguments, &targets)?;
-    let mut outcome = Outcome {
-        device_key: backend.device_key().to_string(),
-        variants: Vec::new(),
-        skipped: Vec::new(),
-        passed: 0,
-        failed: 0,
-    };
+    let mut outcome = Outcome::new(backend.device_key());
     for (contract, variant) in targets {
         let cases = cases_of(arguments, contract, variant, &cache, &extra)?;
         let can_run =
@@ -87,28 +128,13 @@ pub fn run(arguments: &CheckArguments) -> anyhow::Result<u8> {
         }
         ui::say(format_args!("checking {}/{} on {} cases", contract.info().id, variant.name, cases.len()));
         let gate = checker.check_kernel(&backend, &KernelArm::explicit(contract, variant), &cases, 0).gate;
-        let failed = gate.failures.iter().map(|failure| &failure.case).collect::<BTreeSet<_>>().len() as u64;
-        let passed = u64::from(gate.cases).saturating_sub(failed);
-        outcome.passed += passed;
-        outcome.failed += failed;
-        outcome.variants.push(VariantOutcome {
-            contract: contract.info().id,
-            variant: variant.name,
-            passed,
-            failed,
-            gate,
-        });
+        outcome.add(contract, variant, gate);
     }
-    if arguments.json {
-        ui::print_json(&outcome)?;
-    } else {
-        show(&outcome)?;
-    }
-    Ok(outcome::exit_code(&[], outcome.failed > 0, false))
+    Ok(outcome)
 }
 
 /// The variants that names stand for: all, those of a contract, or one.
-fn targets(names: &[String]) -> anyhow::Result<Vec<Target>> {
+fn targets(names: &[String]) -> anyhow::Result<Vec<Pair>> {
     let of = |contract: &'static dyn Contract| contract.variants().iter().map(move |variant| (contract, *variant));
     if names.is_empty() {
         return Ok(CONTRACTS.iter().flat_map(|contract| of(*contract)).collect());
@@ -127,7 +153,7 @@ fn targets(names: &[String]) -> anyhow::Result<Vec<Target>> {
 }
 
 /// Cases beside the committed ones: a problem from the command line, tensors of a file.
-fn extra_cases(arguments: &CheckArguments, targets: &[Target]) -> anyhow::Result<Vec<Arc<JudgedCase>>> {
+fn extra_cases(arguments: &CheckArguments, targets: &[Pair]) -> anyhow::Result<Vec<Arc<JudgedCase>>> {
     let mut contracts: Vec<&'static dyn Contract> = Vec::new();
     for (contract, _) in targets {
         if !contracts.iter().any(|known| known.info().id == contract.info().id) {
@@ -160,31 +186,48 @@ fn weight_cases(
     file: &Path,
     tensor: Option<&str>,
 ) -> anyhow::Result<Vec<Arc<JudgedCase>>> {
+    let model = open_model(file)?;
+    let mut cases = Vec::new();
+    for (problem, tensor) in fitting(contract, &model, file, tensor)? {
+        let inputs = contract.inputs(&problem, "normal", FIRST_SEED)?;
+        let inputs = contract
+            .with_weights(&problem, inputs, tensor.data())
+            .with_context(|| format!("tensor `{}` of {}", tensor.info().name(), file.display()))?;
+        ui::say(format_args!("judging {} {problem} on `{}`", contract.info().id, tensor.info().name()));
+        let digest = facts::sha256(tensor.data());
+        cases.push(Arc::new(JudgedCase::new(contract, &problem, "normal", FIRST_SEED, Some(digest), inputs)?));
+    }
+    Ok(cases)
+}
+
+fn open_model(file: &Path) -> anyhow::Result<GgufModel> {
     if !file.is_file() {
         bail!("no model file {}{}", file.display(), checkout::nearest_model(file));
     }
-    let model = GgufModel::open(file).with_context(|| format!("model file {}", file.display()))?;
-    let tensors: Vec<Tensor<'_>> = match tensor {
+    GgufModel::open(file).with_context(|| format!("model file {}", file.display()))
+}
+
+/// Problems of a contract with the tensors that are weights of them: one tensor, or all of a model that fit.
+fn fitting<'a>(
+    contract: &dyn Contract,
+    model: &'a GgufModel,
+    file: &Path,
+    tensor: Option<&str>,
+) -> anyhow::Result<Vec<(Problem, Tensor<'a>)>> {
+    let tensors: Vec<Tensor<'a>> = match tensor {
         None => model.tensors().collect(),
         Some(name) => {
             let hint = || registry::nearest(name, model.names());
             vec![model.tensor(name).with_context(|| format!("{} has no tensor `{name}`{}", file.display(), hint()))?]
         }
     };
-    let mut cases = Vec::new();
+    let mut fitting = Vec::new();
     for tensor in tensors {
         for problem in problems_for(contract, &tensor) {
-            let problem = contract.normalise(&problem)?;
-            let inputs = contract.inputs(&problem, "normal", FIRST_SEED)?;
-            let inputs = contract
-                .with_weights(&problem, inputs, tensor.data())
-                .with_context(|| format!("tensor `{}` of {}", tensor.info().name(), file.display()))?;
-            ui::say(format_args!("judging {} {problem} on `{}`", contract.info().id, tensor.info().name()));
-            let digest = facts::sha256(tensor.data());
-            cases.push(Arc::new(JudgedCase::new(contract, &problem, "normal", FIRST_SEED, Some(digest), inputs)?));
+            fitting.push((contract.normalise(&problem)?, tensor));
         }
     }
-    Ok(cases)
+    Ok(fitting)
 }
 
 /// Problems of a contract that a stored tensor is a weight of.
@@ -245,5 +288,8 @@ fn show(outcome: &Outcome) -> anyhow::Result<()> {
     for skipped in &outcome.skipped {
         ui::print(format_args!("skipped: {}", skipped.why))?;
     }
-    ui::print(format_args!("{} passed, {} failed on {}", outcome.passed, outcome.failed, outcome.device_key))
+    ui::print(format_args!(
+        "{} (variant, case) pairs: {} passed, {} failed on {}",
+        outcome.pairs, outcome.passed, outcome.failed, outcome.device_key
+    ))
 }
