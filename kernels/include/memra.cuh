@@ -39,6 +39,13 @@ __device__ __forceinline__ u32 load_weights1(const void* address) {
     return v;
 }
 
+// Four bytes of eight, by the nibbles of the low half of a word whose top bits are clear.
+__device__ __forceinline__ u32 permute(u32 low, u32 high, u32 nibbles) {
+    u32 v;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(v) : "r"(low), "r"(high), "r"(nibbles));
+    return v;
+}
+
 // The sum over a warp in the order of a pair tree at distances 16, 8, 4, 2, 1; every lane has it.
 __device__ __forceinline__ float warp_pair_tree(float v) {
 #pragma unroll

@@ -18,8 +18,8 @@ use crate::ops::input;
 pub(super) enum Kernel {
     /// `stored.cu`.
     Stored,
-    /// `fragment.cu`, eight chains a block or a cluster of eight blocks.
-    Fragment { is_cluster: bool, row_tiles: usize },
+    /// `fragment.cu` or, for one row of the activation, `fragment_one.cu`.
+    Fragment(Shape),
     /// `fragment_float.cu`.
     FragmentFloat { row_tiles: usize },
 }
@@ -38,7 +38,7 @@ const WITH_CLUSTERS: &[CudaArch] = &[CudaArch::Sm90a, CudaArch::Sm100a, CudaArch
 /// Architectures that widen e4m3 in one instruction.
 const WITH_E4M3: &[CudaArch] = &[CudaArch::Sm89, CudaArch::Sm90a, CudaArch::Sm100a, CudaArch::Sm120a];
 
-/// Shared memory that a block may have on every one of [`WITH_CLUSTERS`] but the last is 227 KiB; half of it, so that two fit.
+/// Shared memory that a block may ask for on Hopper and on Blackwell of the data centre.
 const MOST_SHARED: usize = 227 << 10;
 
 macro_rules! text {
@@ -65,9 +65,68 @@ const STORED: &[(BlockFormat, &str)] = &[
     (BlockFormat::NVFP4, "FORMAT_NVFP4"),
 ];
 
-/// Forms of `fragment.cu`: name, whether it is a cluster, row tiles a warp, units in registers, blocks of a multiprocessor.
-const SHAPES: &[(&str, bool, usize, &str, &str)] =
-    &[("rows", false, 1, "2", "3"), ("cluster", true, 1, "2", "2"), ("cluster_rows32", true, 2, "1", "2")];
+/// One form of the products in fragment order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape {
+    name: &'static str,
+    /// Whether it is `fragment_one.cu`.
+    is_one: bool,
+    /// Whether the eight chains are those of a cluster of eight blocks, and not of a block.
+    is_cluster: bool,
+    /// Row tiles of a warp.
+    row_tiles: usize,
+    /// The same, for the text.
+    tiles_text: &'static str,
+    /// Units in registers.
+    depth: &'static str,
+    /// Blocks of a multiprocessor that the compiler leaves registers for.
+    blocks: &'static str,
+}
+
+impl Shape {
+    const fn new(
+        name: &'static str,
+        kind: (bool, bool),
+        tiles: (usize, &'static str),
+        depth: &'static str,
+        blocks: &'static str,
+    ) -> Self {
+        Self { name, is_one: kind.0, is_cluster: kind.1, row_tiles: tiles.0, tiles_text: tiles.1, depth, blocks }
+    }
+
+    /// Row tiles that a block, or a cluster, has in hand at a time.
+    const fn group(&self) -> usize {
+        if self.is_cluster { 8 * self.row_tiles } else { self.row_tiles }
+    }
+
+    /// Dynamic shared memory for so many columns of `units` units: the staged activation, and two buffers of chains.
+    const fn shared(&self, fragment: &Fragment, units: usize, columns: usize) -> usize {
+        let (tiles, chains) = (4 * units, if self.is_cluster { 1 } else { 8 });
+        let staged = chains * tiles * columns * (32 + 4 * fragment.entry_words);
+        let zeros = if self.is_one { tiles * 32 } else { 0 };
+        staged + zeros + 2 * chains * columns * TILE * self.group() * 4
+    }
+
+    /// Entries with their columns, fewest first.
+    const fn entries(&self) -> &'static [(&'static str, usize)] {
+        match (self.is_one, self.is_cluster) {
+            (true, _) => &[("product1", 1)],
+            (false, false) => &[("product1", 1), ("product8", 8)],
+            (false, true) => {
+                &[("product1", 1), ("product8", 8), ("product16", 16), ("product32", 32), ("product64", 64)]
+            }
+        }
+    }
+}
+
+/// The forms that are registered for every format.
+const SHAPES: &[Shape] = &[
+    Shape::new("rows", (false, false), (1, "1"), "2", "3"),
+    Shape::new("cluster", (false, true), (1, "1"), "1", "3"),
+    Shape::new("cluster_tiles2", (false, true), (2, "2"), "1", "2"),
+    Shape::new("one_tiles2", (true, false), (2, "2"), "2", "2"),
+    Shape::new("one_tiles4", (true, false), (4, "4"), "1", "2"),
+];
 
 /// The registry lives as long as the program, so its texts are never given back.
 fn keep<T>(value: T) -> &'static T {
@@ -105,31 +164,37 @@ pub(super) static VARIANTS: LazyLock<Vec<CudaMatmul>> = LazyLock::new(|| {
         });
     }
     for fragment in FRAGMENTS {
-        for (name, is_cluster, row_tiles, depth, blocks) in SHAPES {
-            let (format, place) = (fragment.format(), if *is_cluster { "cluster" } else { "block" });
-            all.push(CudaMatmul {
-                listed: variant(
-                    format!("cuda_{name}_{format}"),
-                    format!(
-                        "{format} in tensor-core operand order, integer tiles folded into the eight chains, which are those of a \
-                         {place}; {} weight rows a warp",
-                        16 * row_tiles
-                    ),
-                    if *is_cluster { WITH_CLUSTERS } else { &CudaArch::ALL },
-                    vec![
-                        (fragment.define, "1"),
-                        ("CLUSTER", if *is_cluster { "1" } else { "0" }),
-                        ("ROW_TILES", if *row_tiles == 1 { "1" } else { "2" }),
-                        ("DEPTH", depth),
-                        ("MIN_BLOCKS", blocks),
-                    ],
-                    "fragment16",
-                    order_class(format),
-                    text!("fragment.cu"),
+        for shape in SHAPES {
+            let format = fragment.format();
+            let how = match (shape.is_one, shape.is_cluster) {
+                (true, _) => "one column of the activation over several row tiles, so that every lane folds",
+                (false, true) => "a chain a block of a cluster, the activation staged an eighth a block",
+                (false, false) => "a chain a warp, the activation staged a block",
+            };
+            let mut defines = vec![(fragment.define, "1")];
+            if shape.is_one {
+                defines.push(("TILES", shape.tiles_text));
+            } else {
+                defines
+                    .extend([("CLUSTER", if shape.is_cluster { "1" } else { "0" }), ("ROW_TILES", shape.tiles_text)]);
+            }
+            defines.extend([("DEPTH", shape.depth), ("MIN_BLOCKS", shape.blocks)]);
+            let mut listed = variant(
+                format!("cuda_{}_{format}", shape.name),
+                format!(
+                    "{format} in tensor-core operand order, integer tiles folded into the eight chains; {how}; {} rows a warp",
+                    TILE * shape.row_tiles
                 ),
-                format,
-                kernel: Kernel::Fragment { is_cluster: *is_cluster, row_tiles: *row_tiles },
-            });
+                if shape.is_cluster { WITH_CLUSTERS } else { &CudaArch::ALL },
+                defines,
+                "fragment16",
+                order_class(format),
+                if shape.is_one { text!("fragment_one.cu") } else { text!("fragment.cu") },
+            );
+            if shape.is_one {
+                listed.rows = (1, 1);
+            }
+            all.push(CudaMatmul { listed, format, kernel: Kernel::Fragment(*shape) });
         }
     }
     for (format, define, class, archs) in FLOATS {
@@ -168,14 +233,11 @@ impl CudaMatmul {
         }
         match self.kernel {
             Kernel::Stored => None,
-            Kernel::Fragment { is_cluster, row_tiles } => {
-                let shared = self.shape(problem).map(|shape| shape.1);
-                let most = if is_cluster { "columns" } else { "rows of the activation" };
-                match shared {
-                    Some(shared) if shared <= MOST_SHARED => None,
-                    _ => Some(format!("its blocks of {row_tiles} row tiles have no room for {most} of this length")),
-                }
+            Kernel::Fragment(shape) if shape.is_one && problem.m > 1 => Some("it serves m = 1".to_owned()),
+            Kernel::Fragment(shape) if self.entry(shape, problem).is_none() => {
+                Some(format!("its blocks have no room for {} columns of k = {}", problem.m.min(8), problem.k))
             }
+            Kernel::Fragment(_) => None,
             Kernel::FragmentFloat { .. } => {
                 let wanted = if self.format == BlockFormat::BF16 { Activation::Bf16 } else { Activation::F16 };
                 (problem.activation != wanted).then(|| format!("it takes act={wanted}"))
@@ -183,26 +245,16 @@ impl CudaMatmul {
         }
     }
 
-    /// Entry, dynamic shared memory and columns of a block of `fragment.cu`: the widest columns that fit.
-    fn shape(&self, problem: &MatmulProblem) -> Option<(&'static str, usize, usize)> {
-        let Kernel::Fragment { is_cluster, row_tiles } = self.kernel else { return None };
+    /// Entry, dynamic shared memory and columns of a block: the fewest columns that hold all, or else the most that fit.
+    fn entry(&self, shape: Shape, problem: &MatmulProblem) -> Option<(&'static str, usize, usize)> {
         let fragment = Fragment::of(self.format)?;
-        let tiles = 4 * Fragment::units(problem.k);
-        let shared = |columns: usize| {
-            let chains = if is_cluster { 1 } else { 8 };
-            let staged = chains * tiles * columns * (32 + 4 * fragment.entry_words);
-            staged.max(128 * row_tiles * columns * 4)
-        };
-        let ladder: &[(&str, usize)] = if is_cluster {
-            &[("product1", 1), ("product8", 8), ("product16", 16), ("product32", 32), ("product64", 64)]
-        } else {
-            &[("product1", 1), ("product8", 8)]
-        };
-        let fits = |(_, columns): &&(&str, usize)| shared(*columns) <= MOST_SHARED;
-        let wanted = ladder.iter().filter(fits).find(|(_, columns)| *columns >= problem.m);
-        let (entry, columns) = wanted.or_else(|| ladder.iter().filter(fits).next_back())?;
-        // One column alone serves nothing but m = 1.
-        (*columns > 1 || problem.m == 1).then(|| (*entry, shared(*columns), *columns))
+        let units = Fragment::units(problem.k);
+        let fitting =
+            shape.entries().iter().filter(|(_, columns)| shape.shared(fragment, units, *columns) <= MOST_SHARED);
+        let enough = fitting.clone().find(|(_, columns)| *columns >= problem.m);
+        let (entry, columns) = enough.or_else(|| fitting.last())?;
+        // One column serves nothing but m = 1.
+        (*columns > 1 || problem.m == 1).then(|| (*entry, shape.shared(fragment, units, *columns), *columns))
     }
 
     /// What is launched for a problem that it serves.
@@ -241,8 +293,8 @@ impl CudaMatmul {
         }
         match self.kernel {
             Kernel::Stored => stored(&mut form, problem, &weights, &outer, activation, residual),
-            Kernel::Fragment { is_cluster, row_tiles } => {
-                let (entry, shared, columns) = self.shape(problem).unwrap_or(("product1", 0, 1));
+            Kernel::Fragment(shape) => {
+                let (entry, shared, columns) = self.entry(shape, problem).unwrap_or(("product1", 0, 1));
                 let fragment = Fragment::of(self.format).unwrap_or(&FRAGMENTS[0]);
                 let packed = weights.iter().flat_map(|(segment, stored)| fragment.pack(*segment, k, stored)).collect();
                 form.rotating = vec![packed];
@@ -258,7 +310,7 @@ impl CudaMatmul {
                 form.fixed.push(places);
                 form.fixed.push(bytemuck::cast_slice(&scales).to_vec());
                 let (places, scales) = (Arg::Fixed(form.fixed.len() - 2), Arg::Fixed(form.fixed.len() - 1));
-                let blocks = if is_cluster { tiles.div_ceil(8 * row_tiles) * 8 } else { tiles.div_ceil(row_tiles) };
+                let blocks = tiles.div_ceil(shape.group()) * if shape.is_cluster { 8 } else { 1 };
                 form.launches = vec![LaunchForm {
                     entry: entry.to_owned(),
                     grid: [blocks as u32, m.div_ceil(columns) as u32, 1],
