@@ -53,6 +53,9 @@ __device__ __forceinline__ float warp_pair_tree(float v) {
     return v;
 }
 
+// Integer dot product of four signed bytes, added to c.
+__device__ __forceinline__ int dot4(int a, int b, int c) { return __dp4a(a, b, c); }
+
 // An integer of at most 22 bits and a sign in the mantissa of this float is read back by one subtraction.
 #define EXACT_INT_BITS 0x4B400000
 #define EXACT_INT 12582912.0f
