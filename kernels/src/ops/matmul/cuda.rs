@@ -20,8 +20,8 @@ pub(super) enum Kernel {
     Stored,
     /// `fragment.cu` or, for one row of the activation, `fragment_one.cu`.
     Fragment(Shape),
-    /// `fragment_float.cu`.
-    FragmentFloat { row_tiles: usize },
+    /// `fragment_float.cu`, eight chains a block or a cluster of eight blocks.
+    FragmentFloat { is_cluster: bool },
 }
 
 /// A variant with what only this contract knows of it.
@@ -198,22 +198,35 @@ pub(super) static VARIANTS: LazyLock<Vec<CudaMatmul>> = LazyLock::new(|| {
         }
     }
     for (format, define, class, archs) in FLOATS {
-        all.push(CudaMatmul {
-            listed: variant(
-                format!("cuda_fragment_{format}"),
-                format!("{format} in tensor-core operand order, f32 accumulation in eight chains of a block"),
-                archs,
-                vec![(define, "1"), ("ROW_TILES", "1"), ("DEPTH", "1"), ("MIN_BLOCKS", "3")],
-                "fragment16",
-                *class,
-                text!("fragment_float.cu"),
-            ),
-            format: *format,
-            kernel: Kernel::FragmentFloat { row_tiles: 1 },
-        });
+        for is_cluster in [false, true] {
+            let (name, how) = if is_cluster {
+                ("cluster", "a chain a block of a cluster, the activation staged an eighth a block")
+            } else {
+                ("rows", "a chain a warp, the activation staged a block")
+            };
+            let shape = if is_cluster { [("CLUSTER", "1"), ("DEPTH", "1"), ("MIN_BLOCKS", "2")] } else { ROWS_SHAPE };
+            let mut defines = vec![(*define, "1")];
+            defines.extend(shape);
+            all.push(CudaMatmul {
+                listed: variant(
+                    format!("cuda_{name}_{format}"),
+                    format!("{format} in tensor-core operand order, f32 accumulation in eight chains; {how}"),
+                    if is_cluster { WITH_CLUSTERS } else { archs },
+                    defines,
+                    "fragment16",
+                    *class,
+                    text!("fragment_float.cu"),
+                ),
+                format: *format,
+                kernel: Kernel::FragmentFloat { is_cluster },
+            });
+        }
     }
     all
 });
+
+/// Definitions of the form with a chain a warp.
+const ROWS_SHAPE: [(&str, &str); 3] = [("CLUSTER", "0"), ("DEPTH", "2"), ("MIN_BLOCKS", "3")];
 
 /// Float formats of `fragment_float.cu` with their definition, device class and architectures.
 const FLOATS: &[(BlockFormat, &str, OrderClass, &[CudaArch])] = &[
@@ -238,9 +251,13 @@ impl CudaMatmul {
                 Some(format!("its blocks have no room for {} columns of k = {}", problem.m.min(8), problem.k))
             }
             Kernel::Fragment(_) => None,
-            Kernel::FragmentFloat { .. } => {
+            Kernel::FragmentFloat { is_cluster } => {
                 let wanted = if self.format == BlockFormat::BF16 { Activation::Bf16 } else { Activation::F16 };
-                (problem.activation != wanted).then(|| format!("it takes act={wanted}"))
+                if problem.activation != wanted {
+                    return Some(format!("it takes act={wanted}"));
+                }
+                let fits = float_entry(self.format, is_cluster, problem).is_some();
+                (!fits).then(|| format!("its blocks have no room for {} columns of k = {}", problem.m.min(8), problem.k))
             }
         }
     }
@@ -331,7 +348,7 @@ impl CudaMatmul {
                     ],
                 }];
             }
-            Kernel::FragmentFloat { row_tiles } => {
+            Kernel::FragmentFloat { is_cluster } => {
                 let packed = weights.iter().flat_map(|(segment, stored)| pack_float(*segment, k, stored)).collect();
                 let scales: Vec<f32> = weights
                     .iter()
@@ -345,18 +362,14 @@ impl CudaMatmul {
                 let (places, tiles) = places(problem);
                 form.fixed.push(places);
                 let places = Arg::Fixed(form.fixed.len() - 1);
-                let (entry, columns) = match m {
-                    1..=8 => ("product8", 8),
-                    9..=16 => ("product16", 16),
-                    17..=32 => ("product32", 32),
-                    _ => ("product64", 64),
-                };
-                debug_assert!(float_unit(self.format) > 0);
+                let (entry, shared, columns) =
+                    float_entry(self.format, is_cluster, problem).unwrap_or(("product1", 0, 1));
+                let blocks = if is_cluster { tiles.div_ceil(8) * 8 } else { tiles };
                 form.launches = vec![LaunchForm {
                     entry: entry.to_owned(),
-                    grid: [tiles.div_ceil(row_tiles) as u32, m.div_ceil(columns) as u32, 1],
+                    grid: [blocks as u32, m.div_ceil(columns) as u32, 1],
                     block: [256, 1, 1],
-                    shared_bytes: (128 * row_tiles * columns * 4) as u32,
+                    shared_bytes: shared as u32,
                     args: vec![
                         Arg::Rotating(0),
                         Arg::Rotating(1),
@@ -374,6 +387,27 @@ impl CudaMatmul {
         }
         Ok(form)
     }
+}
+
+/// Entry, dynamic shared memory and columns of a block of `fragment_float.cu`: the fewest columns that hold all, or else the most
+/// that fit.
+fn float_entry(format: BlockFormat, is_cluster: bool, problem: &MatmulProblem) -> Option<(&'static str, usize, usize)> {
+    let ladder: &[(&str, usize)] = if is_cluster {
+        &[("product1", 1), ("product8", 8), ("product16", 16), ("product32", 32), ("product64", 64)]
+    } else {
+        &[("product1", 1), ("product8", 8)]
+    };
+    let unit = float_unit(format);
+    let (chains, group) = if is_cluster { (1, 8) } else { (8, 1) };
+    let shared = |columns: usize| {
+        // A unit of one column is two bytes an element; the accumulators have eight columns also where one is stored.
+        let staged = chains * problem.k.div_ceil(unit).div_ceil(8) * columns * unit * 2;
+        staged + 2 * chains * columns.max(8) * TILE * group * 4
+    };
+    let fitting = ladder.iter().filter(|(_, columns)| shared(*columns) <= MOST_SHARED);
+    let enough = fitting.clone().find(|(_, columns)| *columns >= problem.m);
+    let (entry, columns) = enough.or_else(|| fitting.last())?;
+    (*columns > 1 || problem.m == 1).then(|| (*entry, shared(*columns), *columns))
 }
 
 /// Column of the output and rows of every row tile, as pairs of words; and how many there are.

@@ -12,6 +12,7 @@
 // units of UNIT_BYTES.
 //
 // FORMAT_*, ROW_TILES, DEPTH (units in registers), CLUSTER (0 or 1) and MIN_BLOCKS are defined by the variant.
+#include "cluster.cuh"
 #include "fragment.cuh"
 
 // acc: (row g, column 2 t), (g, 2 t + 1), (g + 8, 2 t), (g + 8, 2 t + 1).
