@@ -162,10 +162,17 @@ impl Driver {
     /// [`DriverError`] when there is no memory.
     pub fn upload(self: &Arc<Self>, bytes: &[u8]) -> Result<Buffer, DriverError> {
         let buffer = self.allocate(bytes.len())?;
-        if !bytes.is_empty() {
-            cu!(cuMemcpyHtoD_v2(buffer.address, bytes.as_ptr().cast(), bytes.len()))?;
-        }
+        self.copy_in(buffer.address, bytes)?;
         Ok(buffer)
+    }
+
+    /// Copies to the device in order with the stream, and waits: a plain copy from pageable memory may still be under way when it
+    /// returns, and a stream that does not block would overtake it.
+    fn copy_in(&self, address: sys::CUdeviceptr, bytes: &[u8]) -> Result<(), DriverError> {
+        if !bytes.is_empty() {
+            cu!(cuMemcpyHtoDAsync_v2(address, bytes.as_ptr().cast(), bytes.len(), self.stream))?;
+        }
+        self.synchronise()
     }
 
     /// A zeroed buffer.
@@ -367,11 +374,12 @@ impl Buffer {
     /// # Errors
     /// [`DriverError`] with what the driver says, a fault of an earlier kernel included.
     pub fn download(&self) -> Result<Vec<u8>, DriverError> {
-        self.driver.synchronise()?;
+        self.driver.enter()?;
         let mut bytes = vec![0_u8; self.bytes];
         if self.bytes > 0 {
-            cu!(cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), self.address, self.bytes))?;
+            cu!(cuMemcpyDtoHAsync_v2(bytes.as_mut_ptr().cast(), self.address, self.bytes, self.driver.stream))?;
         }
+        self.driver.synchronise()?;
         Ok(bytes)
     }
 
@@ -384,8 +392,8 @@ impl Buffer {
     /// When there are more bytes than it holds.
     pub fn write(&self, bytes: &[u8]) -> Result<(), DriverError> {
         assert!(bytes.len() <= self.bytes, "{} bytes do not fit in {}", bytes.len(), self.bytes);
-        self.driver.synchronise()?;
-        cu!(cuMemcpyHtoD_v2(self.address, bytes.as_ptr().cast(), bytes.len()))
+        self.driver.enter()?;
+        self.driver.copy_in(self.address, bytes)
     }
 }
 

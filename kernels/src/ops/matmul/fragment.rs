@@ -170,7 +170,9 @@ impl Fragment {
                     let byte = b[4 + 8 * (first + i / 16) + i % 8];
                     if i % 16 < 8 { byte & 15 } else { byte >> 4 }
                 });
-                Block { codes, halves: [0; 2], small: [b[first], b[first + 1]] }
+                // The code of not-a-number stands for zero, and the device text knows only numbers.
+                let scale = |byte: u8| if byte == 0x7F { 0 } else { byte };
+                Block { codes, halves: [0; 2], small: [scale(b[first]), scale(b[first + 1])] }
             }
         }
     }

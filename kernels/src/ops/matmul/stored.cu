@@ -82,6 +82,11 @@ struct Block {
 
 __device__ __forceinline__ int nibble(const u8* quants, int i) { return i < 16 ? quants[i] & 15 : quants[i - 16] >> 4; }
 
+// Half of an unsigned e4m3; the code of not-a-number stands for zero.
+__device__ __forceinline__ float micro_scale(int byte) {
+    return byte == 0x7F ? 0.0f : __half2float(__ushort_as_half((u16)((byte & 0x7F) << 7))) * 128.0f;
+}
+
 __device__ __forceinline__ void read(const u8* row, int b, Block& r) {
 #if defined(FORMAT_Q8_0)
     const u8* p = row + (size_t)b * 34;
@@ -157,8 +162,8 @@ __device__ __forceinline__ void read(const u8* row, int b, Block& r) {
     const u8* p = row + (size_t)(b / 2) * 36;
     const int first = b % 2 * 2;
     const i8 doubled[8] = {0, 1, 2, 3, 4, 6, 8, 12};
-    r.scale = __half2float(__ushort_as_half((u16)((p[first] & 0x7F) << 7))) * 128.0f;
-    r.second = __half2float(__ushort_as_half((u16)((p[first + 1] & 0x7F) << 7))) * 128.0f;
+    r.scale = micro_scale(p[first]);
+    r.second = micro_scale(p[first + 1]);
 #pragma unroll
     for (int i = 0; i < 32; i++) {
         const int byte = p[4 + 8 * (first + i / 16) + i % 8], code = i % 16 < 8 ? byte & 15 : byte >> 4;
