@@ -16,8 +16,15 @@ macro_rules! headers {
 }
 
 /// Every header, by name.
-pub static HEADERS: &[Header] =
-    headers!["cluster.cuh", "exp.cuh", "fragment.cuh", "memra.cuh", "quantise_block.cuh", "rms_chain.cuh", "swiglu.cuh"];
+pub static HEADERS: &[Header] = headers![
+    "cluster.cuh",
+    "exp.cuh",
+    "fragment.cuh",
+    "memra.cuh",
+    "quantise_block.cuh",
+    "rms_chain.cuh",
+    "swiglu.cuh"
+];
 
 /// The header of a name.
 pub fn header(name: &str) -> Option<&'static Header> {

@@ -22,6 +22,8 @@ pub(super) enum Kernel {
     Fragment(Shape),
     /// `fragment_float.cu`, eight chains a block or a cluster of eight blocks.
     FragmentFloat { is_cluster: bool },
+    /// `fragment_direct.cu`.
+    FragmentDirect,
 }
 
 /// A variant with what only this contract knows of it.
@@ -198,13 +200,26 @@ pub(super) static VARIANTS: LazyLock<Vec<CudaMatmul>> = LazyLock::new(|| {
         }
     }
     for (format, define, class, archs) in FLOATS {
+        let mut direct = variant(
+            format!("cuda_direct_{format}"),
+            format!(
+                "{format} in tensor-core operand order, f32 accumulation in eight chains; a chain a warp, the activation read \
+                 through the first-level cache"
+            ),
+            archs,
+            vec![(define, "1"), ("ROW_TILES", "1"), ("DEPTH", "2"), ("MIN_BLOCKS", "2")],
+            "fragment16",
+            *class,
+            text!("fragment_direct.cu"),
+        );
+        direct.rows = (9, 4096);
         for is_cluster in [false, true] {
             let (name, how) = if is_cluster {
                 ("cluster", "a chain a block of a cluster, the activation staged an eighth a block")
             } else {
                 ("rows", "a chain a warp, the activation staged a block")
             };
-            let shape = if is_cluster { [("CLUSTER", "1"), ("DEPTH", "1"), ("MIN_BLOCKS", "2")] } else { ROWS_SHAPE };
+            let shape = if is_cluster { [("CLUSTER", "1"), ("DEPTH", "1"), ("MIN_BLOCKS", "3")] } else { ROWS_SHAPE };
             let mut defines = vec![(*define, "1")];
             defines.extend(shape);
             all.push(CudaMatmul {
@@ -221,12 +236,13 @@ pub(super) static VARIANTS: LazyLock<Vec<CudaMatmul>> = LazyLock::new(|| {
                 kernel: Kernel::FragmentFloat { is_cluster },
             });
         }
+        all.push(CudaMatmul { listed: direct, format: *format, kernel: Kernel::FragmentDirect });
     }
     all
 });
 
 /// Definitions of the form with a chain a warp.
-const ROWS_SHAPE: [(&str, &str); 3] = [("CLUSTER", "0"), ("DEPTH", "2"), ("MIN_BLOCKS", "3")];
+const ROWS_SHAPE: [(&str, &str); 3] = [("CLUSTER", "0"), ("DEPTH", "1"), ("MIN_BLOCKS", "4")];
 
 /// Float formats of `fragment_float.cu` with their definition, device class and architectures.
 const FLOATS: &[(BlockFormat, &str, OrderClass, &[CudaArch])] = &[
@@ -251,13 +267,18 @@ impl CudaMatmul {
                 Some(format!("its blocks have no room for {} columns of k = {}", problem.m.min(8), problem.k))
             }
             Kernel::Fragment(_) => None,
-            Kernel::FragmentFloat { is_cluster } => {
+            Kernel::FragmentFloat { .. } | Kernel::FragmentDirect => {
                 let wanted = if self.format == BlockFormat::BF16 { Activation::Bf16 } else { Activation::F16 };
                 if problem.activation != wanted {
                     return Some(format!("it takes act={wanted}"));
                 }
-                let fits = float_entry(self.format, is_cluster, problem).is_some();
-                (!fits).then(|| format!("its blocks have no room for {} columns of k = {}", problem.m.min(8), problem.k))
+                let (fewest, most) = self.listed.rows;
+                if !(fewest..=most).contains(&(problem.m as u64)) {
+                    return Some(format!("it serves m = {fewest} to {most}"));
+                }
+                let fits = self.float_entry(problem).is_some();
+                (!fits)
+                    .then(|| format!("its blocks have no room for {} columns of k = {}", problem.m.min(8), problem.k))
             }
         }
     }
@@ -272,6 +293,33 @@ impl CudaMatmul {
         let (entry, columns) = enough.or_else(|| fitting.last())?;
         // One column serves nothing but m = 1.
         (*columns > 1 || problem.m == 1).then(|| (*entry, shape.shared(fragment, units, *columns), *columns))
+    }
+
+    /// The same of the float forms.
+    fn float_entry(&self, problem: &MatmulProblem) -> Option<(&'static str, usize, usize)> {
+        let is_cluster = self.kernel == Kernel::FragmentFloat { is_cluster: true };
+        let is_direct = self.kernel == Kernel::FragmentDirect;
+        let ladder: &[(&str, usize)] = match (is_direct, is_cluster) {
+            (true, _) => &[("product16", 16), ("product32", 32), ("product64", 64)],
+            (false, false) => &[("product1", 1), ("product8", 8)],
+            (false, true) => {
+                &[("product1", 1), ("product8", 8), ("product16", 16), ("product32", 32), ("product64", 64)]
+            }
+        };
+        let unit = float_unit(self.format);
+        let (chains, group) = if is_cluster { (1, 8) } else { (8, 1) };
+        let shared = |columns: usize| {
+            if is_direct {
+                return chains * columns * TILE * group * 4;
+            }
+            // A unit of one column is two bytes an element; the accumulators have eight columns also where one is stored.
+            let staged = chains * problem.k.div_ceil(unit).div_ceil(8) * columns * unit * 2;
+            staged + 2 * chains * columns.max(8) * TILE * group * 4
+        };
+        let fitting = ladder.iter().filter(|(_, columns)| shared(*columns) <= MOST_SHARED);
+        let enough = fitting.clone().find(|(_, columns)| *columns >= problem.m);
+        let (entry, columns) = enough.or_else(|| fitting.last())?;
+        (*columns > 1 || problem.m == 1).then(|| (*entry, shared(*columns), *columns))
     }
 
     /// What is launched for a problem that it serves.
@@ -348,7 +396,8 @@ impl CudaMatmul {
                     ],
                 }];
             }
-            Kernel::FragmentFloat { is_cluster } => {
+            Kernel::FragmentFloat { .. } | Kernel::FragmentDirect => {
+                let is_cluster = self.kernel == Kernel::FragmentFloat { is_cluster: true };
                 let packed = weights.iter().flat_map(|(segment, stored)| pack_float(*segment, k, stored)).collect();
                 let scales: Vec<f32> = weights
                     .iter()
@@ -362,8 +411,7 @@ impl CudaMatmul {
                 let (places, tiles) = places(problem);
                 form.fixed.push(places);
                 let places = Arg::Fixed(form.fixed.len() - 1);
-                let (entry, shared, columns) =
-                    float_entry(self.format, is_cluster, problem).unwrap_or(("product1", 0, 1));
+                let (entry, shared, columns) = self.float_entry(problem).unwrap_or(("product1", 0, 1));
                 let blocks = if is_cluster { tiles.div_ceil(8) * 8 } else { tiles };
                 form.launches = vec![LaunchForm {
                     entry: entry.to_owned(),
@@ -387,27 +435,6 @@ impl CudaMatmul {
         }
         Ok(form)
     }
-}
-
-/// Entry, dynamic shared memory and columns of a block of `fragment_float.cu`: the fewest columns that hold all, or else the most
-/// that fit.
-fn float_entry(format: BlockFormat, is_cluster: bool, problem: &MatmulProblem) -> Option<(&'static str, usize, usize)> {
-    let ladder: &[(&str, usize)] = if is_cluster {
-        &[("product1", 1), ("product8", 8), ("product16", 16), ("product32", 32), ("product64", 64)]
-    } else {
-        &[("product1", 1), ("product8", 8)]
-    };
-    let unit = float_unit(format);
-    let (chains, group) = if is_cluster { (1, 8) } else { (8, 1) };
-    let shared = |columns: usize| {
-        // A unit of one column is two bytes an element; the accumulators have eight columns also where one is stored.
-        let staged = chains * problem.k.div_ceil(unit).div_ceil(8) * columns * unit * 2;
-        staged + 2 * chains * columns.max(8) * TILE * group * 4
-    };
-    let fitting = ladder.iter().filter(|(_, columns)| shared(*columns) <= MOST_SHARED);
-    let enough = fitting.clone().find(|(_, columns)| *columns >= problem.m);
-    let (entry, columns) = enough.or_else(|| fitting.last())?;
-    (*columns > 1 || problem.m == 1).then(|| (*entry, shared(*columns), *columns))
 }
 
 /// Column of the output and rows of every row tile, as pairs of words; and how many there are.

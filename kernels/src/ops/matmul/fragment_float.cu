@@ -232,6 +232,6 @@ ENTRY(product1, 1, true, MIN_BLOCKS)
 ENTRY(product8, 1, false, MIN_BLOCKS)
 #if CLUSTER
 ENTRY(product16, 2, false, MIN_BLOCKS)
-ENTRY(product32, 4, false, MIN_BLOCKS)
+ENTRY(product32, 4, false, 2)
 ENTRY(product64, 8, false, 1)
 #endif
