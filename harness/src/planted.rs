@@ -141,6 +141,7 @@ impl Contract for Planted {
             block: [THREADS, 1, 1],
             shared_bytes: 0,
             args: vec![Arg::Rotating(0), Arg::Output(0), Arg::U32(n)],
+            persistent: None,
         };
         Ok(DeviceForm {
             rotating: vec![logits.bytes.clone()],

@@ -58,6 +58,25 @@ pub struct LaunchForm {
     pub shared_bytes: u32,
     /// Arguments in order.
     pub args: Vec<Arg>,
+    /// Where the blocks along x walk over the work by the size of the grid: how many of them belong together, 1 or those of a
+    /// cluster. The backend launches no more than fit on the device at once, as [`persistent_grid`] says.
+    pub persistent: Option<u32>,
+}
+
+/// A grid of which the blocks along x walk over the work, made as small as the device is: `group` blocks along x belong
+/// together, `slots` blocks fit on the device at once.
+///
+/// What fits at once does the work in as few rounds as it takes, and no more groups are launched than those rounds need: so
+/// every group gets as many rounds as the others, or one less. At least one group is launched, and never more than there
+/// were. Blocks along y and z share the device.
+pub fn persistent_grid(grid: [u32; 3], group: u32, slots: u64) -> [u32; 3] {
+    let [x, y, z] = grid.map(u64::from);
+    let group = u64::from(group.max(1));
+    let groups = x.div_ceil(group).max(1);
+    let at_once = (slots / group / (y * z).max(1)).max(1);
+    let launched = groups.div_ceil(groups.div_ceil(at_once));
+    // No more than there were, so it fits.
+    [u32::try_from(launched * group).unwrap_or(grid[0]), grid[1], grid[2]]
 }
 
 /// One argument.
@@ -100,6 +119,11 @@ impl DeviceForm {
             {
                 return Some(format!("{}: no grid {:?} of {:?} threads", launch.entry, launch.grid, launch.block));
             }
+            if let Some(group) = launch.persistent
+                && (group == 0 || !launch.grid[0].is_multiple_of(group))
+            {
+                return Some(format!("{}: no groups of {group} blocks in a grid {:?}", launch.entry, launch.grid));
+            }
             for arg in &launch.args {
                 let is_there = match arg {
                     Arg::Fixed(index) => *index < self.fixed.len(),
@@ -114,5 +138,57 @@ impl DeviceForm {
             }
         }
         if self.launches.is_empty() { Some("nothing is launched".to_owned()) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_persistent_grid_is_as_small_as_the_device() {
+        // 132 multiprocessors of two blocks: 264 at once.
+        assert_eq!(persistent_grid([100, 1, 1], 1, 264), [100, 1, 1]);
+        assert_eq!(persistent_grid([264, 1, 1], 1, 264), [264, 1, 1]);
+        // 300 blocks take two rounds, of 150 and not of 264 and 36.
+        assert_eq!(persistent_grid([300, 1, 1], 1, 264), [150, 1, 1]);
+        // 2400 blocks in 300 clusters of eight, 33 at once: ten rounds of 30.
+        assert_eq!(persistent_grid([2400, 1, 1], 8, 264), [240, 1, 1]);
+        assert_eq!(persistent_grid([300, 2, 1], 1, 264), [100, 2, 1]);
+        // A device that holds nothing is told so by the launch.
+        assert_eq!(persistent_grid([300, 1, 1], 8, 0), [8, 1, 1]);
+        assert_eq!(persistent_grid([u32::MAX, 1, 1], 1, u64::MAX), [u32::MAX, 1, 1]);
+    }
+
+    #[test]
+    fn groups_that_do_not_fill_a_grid_are_named() {
+        let launch = |persistent| LaunchForm {
+            entry: "walk".to_owned(),
+            grid: [12, 1, 1],
+            block: [32, 1, 1],
+            shared_bytes: 0,
+            args: Vec::new(),
+            persistent,
+        };
+        let fault = |persistent| DeviceForm { launches: vec![launch(persistent)], ..DeviceForm::default() }.fault();
+        assert_eq!((fault(None), fault(Some(1)), fault(Some(4))), (None, None, None));
+        for bad in [0, 8] {
+            assert!(fault(Some(bad)).is_some_and(|why| why.contains(&format!("walk: no groups of {bad} blocks"))));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn rounds_are_fewest_and_even(groups in 1_u32..100_000, group in 1_u32..9, slots in 0_u64..5_000) {
+            let [x, ..] = persistent_grid([groups * group, 1, 1], group, slots);
+            prop_assert!(x >= group && x % group == 0 && x <= groups * group);
+            let (launched, at_once) = (x / group, u32::try_from(slots).unwrap_or(u32::MAX) / group);
+            prop_assert!(launched <= at_once.max(1));
+            // As few rounds as all that fits would need, and one group less would need another.
+            let rounds = groups.div_ceil(launched);
+            prop_assert_eq!(rounds, groups.div_ceil(at_once.max(1)));
+            prop_assert!(launched == 1 || groups.div_ceil(launched - 1) > rounds);
+        }
     }
 }

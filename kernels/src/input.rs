@@ -12,6 +12,7 @@ pub struct Stream {
 }
 
 /// The finaliser of SplitMix64: a bijection on 64 bits that mixes well enough to be used as a counter generator.
+#[inline(always)]
 const fn mix(mut z: u64) -> u64 {
     z = z.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -27,22 +28,26 @@ impl Stream {
     }
 
     /// 64 random bits at a position.
+    #[inline(always)]
     pub const fn bits(self, position: u64) -> u64 {
         mix(self.key ^ mix(position))
     }
 
     /// A uniform value in [0, 1) with 24 bits.
+    #[inline(always)]
     pub const fn unit(self, position: u64) -> f32 {
         (self.bits(position) >> 40) as f32 / 16_777_216.0
     }
 
     /// A uniform value in [-1, 1).
+    #[inline(always)]
     pub const fn plus_minus_one(self, position: u64) -> f32 {
         self.unit(position) * 2.0 - 1.0
     }
 
     /// A value with mean 0 and variance 1: the sum of twelve 16-bit uniforms, so that it is bounded by 6 and has the same
     /// bits on every platform.
+    #[inline(always)]
     pub fn normal(self, position: u64) -> f32 {
         let mut sum = 0_u32;
         for part in 0..3 {

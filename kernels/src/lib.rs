@@ -12,8 +12,10 @@ pub mod headers;
 pub mod input;
 pub mod memory;
 pub mod ops;
+mod parallel;
 pub mod registry;
 pub mod select;
 mod vector;
+mod vectors;
 
 pub use contract::{Contract, Prepared, Reference, Variant};

@@ -138,6 +138,12 @@ impl JudgedCase {
         self.contract
     }
 
+    /// Bytes of what it holds.
+    fn bytes(&self) -> usize {
+        let tensors = self.inputs.iter().chain(self.ordered.iter()).map(|tensor| tensor.bytes.len());
+        tensors.sum::<usize>() + 16 * self.reference.values.len()
+    }
+
     /// The problem, normalised.
     pub fn problem(&self) -> &Problem {
         &self.problem
@@ -201,13 +207,79 @@ pub fn outputs_digest(outputs: &TensorSet) -> Digest {
 
 type Committed = BTreeMap<(&'static str, u64), Vec<Arc<JudgedCase>>>;
 
+/// Bytes of the inputs and outputs of the last cases that are kept.
+const RECENT_BYTES: usize = 6 << 30;
+
 /// Judged cases of the contracts, kept for the arms that come later.
 #[derive(Debug, Default)]
 pub struct JudgeCache {
     committed: Mutex<Committed>,
+    recent: Mutex<Recent>,
+}
+
+/// The last cases of cells, the least recently asked for first.
+#[derive(Debug, Default)]
+struct Recent(Vec<Arc<JudgedCase>>);
+
+impl Recent {
+    fn get(&mut self, contract: &dyn Contract, id: &CaseId) -> Option<Arc<JudgedCase>> {
+        let is_it = |case: &Arc<JudgedCase>| case.contract.info().id == contract.info().id && case.id == *id;
+        let case = self.0.remove(self.0.iter().position(is_it)?);
+        self.0.push(Arc::clone(&case));
+        Some(case)
+    }
+
+    /// Keeps a case, and as many of those before it as there is room for.
+    fn keep(&mut self, case: &Arc<JudgedCase>, most_bytes: usize) {
+        self.0.push(Arc::clone(case));
+        let mut left = most_bytes;
+        let newest = self.0.iter().rev().take_while(|case| {
+            let fits = left.checked_sub(case.bytes());
+            left = fits.unwrap_or_default();
+            fits.is_some()
+        });
+        let keep = newest.count();
+        self.0.drain(..self.0.len() - keep);
+    }
 }
 
 impl JudgeCache {
+    /// A case with generated inputs: the same one for every cell and arm that asks for it, as long as it is among the last.
+    ///
+    /// # Errors
+    /// [`CaseError`] when the problem or the family is not one of the contract.
+    pub fn generated(
+        &self,
+        contract: &'static dyn Contract,
+        problem: &Problem,
+        family: &str,
+        seed: u64,
+    ) -> Result<Arc<JudgedCase>, CaseError> {
+        let problem = contract.normalise(problem)?;
+        let id = CaseId { problem: problem.to_string(), family: family.to_owned(), seed, weights: None };
+        self.recent(contract, &id, || JudgedCase::generated(contract, &problem, family, seed))
+    }
+
+    /// A case of this name, made where it is not among the last.
+    ///
+    /// # Errors
+    /// What making it fails with.
+    pub fn recent<E>(
+        &self,
+        contract: &'static dyn Contract,
+        id: &CaseId,
+        make: impl FnOnce() -> Result<JudgedCase, E>,
+    ) -> Result<Arc<JudgedCase>, E> {
+        // A poisoned lock only says that a judge panicked; what stands in the list is whole.
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(case) = recent.get(contract, id) {
+            return Ok(case);
+        }
+        let case = Arc::new(make()?);
+        recent.keep(&case, RECENT_BYTES);
+        Ok(case)
+    }
+
     /// The committed cases of a contract under a seed, every family of each; judged side by side by `workers` threads the
     /// first time they are asked for.
     ///
@@ -260,6 +332,36 @@ impl JudgeCache {
 mod tests {
     use super::*;
     use memra_kernels::registry;
+
+    #[test]
+    fn a_case_is_judged_once_as_long_as_it_is_among_the_last() {
+        let contract = registry::contract("rms_norm").unwrap();
+        let problem = |text: &str| text.parse::<Problem>().unwrap();
+        let cache = JudgeCache::default();
+        let first = cache.generated(contract, &problem("m=2,hidden=64"), "normal", 3).unwrap();
+        // The same problem in other words.
+        let again = cache.generated(contract, &problem("hidden=64,m=2"), "normal", 3).unwrap();
+        assert!(Arc::ptr_eq(&first, &again));
+        for (text, family, seed) in
+            [("m=2,hidden=64", "normal", 4), ("m=2,hidden=64", "outlier", 3), ("m=1,hidden=64", "normal", 3)]
+        {
+            assert!(!Arc::ptr_eq(&first, &cache.generated(contract, &problem(text), family, seed).unwrap()));
+        }
+        assert!(cache.generated(contract, &problem("m=2,hidden=64"), "none", 3).is_err());
+        assert!(cache.generated(contract, &problem("m=2"), "normal", 3).is_err());
+        assert_eq!(cache.recent.lock().unwrap().0.len(), 4);
+
+        let mut recent = Recent::default();
+        let others = [4, 5].map(|seed| cache.generated(contract, &problem("m=2,hidden=64"), "normal", seed).unwrap());
+        recent.keep(&first, usize::MAX);
+        recent.keep(&others[0], 2 * first.bytes());
+        assert!(recent.get(contract, first.id()).is_some());
+        recent.keep(&others[1], 2 * first.bytes());
+        assert!(recent.get(contract, others[0].id()).is_none(), "the least recently asked for goes first");
+        assert!(recent.get(registry::contract("matmul").unwrap(), first.id()).is_none());
+        recent.keep(&others[0], first.bytes() - 1);
+        assert!(recent.0.is_empty(), "what is too large is not kept");
+    }
 
     #[test]
     fn committed_cases_come_in_order_and_are_judged_once() {

@@ -1,9 +1,9 @@
 //! The check of a kernel arm.
 
 use std::any::Any;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use memra_contract::digest::Digest;
 use memra_contract::{Problem, TensorSet};
@@ -49,6 +49,18 @@ impl CaseVerdict {
         failures.add(case, 0, Reason::Launch, why);
         Self { failures: failures.into_list(), outputs: None, worst: (0.0, 0.0), runs: 0, copy_bytes: None }
     }
+}
+
+/// Verdicts on committed cases that hold for the rest of a process: the same source text on the same inputs on one device.
+#[derive(Debug, Default)]
+pub struct KnownVerdicts(Mutex<BTreeMap<VerdictKey, CaseVerdict>>);
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct VerdictKey {
+    contract: &'static str,
+    variant: &'static str,
+    source: Digest,
+    case: CaseId,
 }
 
 impl CheckPlan {
@@ -107,6 +119,41 @@ impl Checker {
         replicate: u32,
     ) -> Checked {
         let verdicts = cases.iter().map(|case| (case.id().clone(), self.judge_case(backend, arm, case))).collect();
+        self.plan.checked(arm, verdicts, replicate)
+    }
+
+    /// Judges a kernel arm on committed cases and on others. The verdicts on committed ones are taken from `known` where
+    /// the same source text was judged on them before with the same plan, and kept there; the others are judged anew.
+    pub fn check_kernel_once(
+        &self,
+        backend: &dyn Backend,
+        arm: &KernelArm,
+        (committed, others): (&[Arc<JudgedCase>], &[Arc<JudgedCase>]),
+        known: &KnownVerdicts,
+        replicate: u32,
+    ) -> Checked {
+        let judge = |case: &Arc<JudgedCase>| (case.id().clone(), self.judge_case(backend, arm, case));
+        let mut verdicts: Vec<_> = committed
+            .iter()
+            .map(|case| {
+                let key = VerdictKey {
+                    contract: arm.contract.info().id,
+                    variant: arm.variant.name,
+                    source: arm.source_sha256.clone(),
+                    case: case.id().clone(),
+                };
+                // A poisoned lock only says that another check panicked; what stands in the map is whole.
+                let lock = || known.0.lock().unwrap_or_else(PoisonError::into_inner);
+                let found = lock().get(&key).cloned();
+                let verdict = found.unwrap_or_else(|| {
+                    let verdict = self.judge_case(backend, arm, case);
+                    lock().insert(key, verdict.clone());
+                    verdict
+                });
+                (case.id().clone(), verdict)
+            })
+            .collect();
+        verdicts.extend(others.iter().map(judge));
         self.plan.checked(arm, verdicts, replicate)
     }
 

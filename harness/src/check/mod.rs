@@ -31,8 +31,8 @@ mod worker_tests;
 
 pub use case::{CaseError, CaseId, JudgeCache, JudgedCase, outputs_digest};
 pub(crate) use failures::without_paths;
-pub use kernel::CaseVerdict;
 pub(crate) use kernel::caught;
+pub use kernel::{CaseVerdict, KnownVerdicts};
 pub use passed::Passed;
 pub use process::{PeerError, ProcessCheck};
 pub(crate) use summary::Summary;

@@ -170,8 +170,7 @@ impl<'a> CheckWorker<'a> {
         if let Some(case) = known {
             return Ok(Arc::clone(case));
         }
-        let case = JudgedCase::generated(contract, &problem, family, seed);
-        case.map(Arc::new).map_err(|error| error.to_string())
+        self.judged.generated(contract, &problem, family, seed).map_err(|error| error.to_string())
     }
 }
 

@@ -19,7 +19,8 @@ use memra_ledger::record::{CellKey, Inputs, WeightSource};
 use crate::arm::{self, ArmSpec, Commands, KernelArm, ResolveError, ResolvedArm};
 use crate::cell::{BackendKind, CellError, CellSpec};
 use crate::check::{
-    CaseError, CheckPlan, CheckPlanError, Checked, Checker, JudgeCache, JudgedCase, Passed, PeerError, ProcessCheck,
+    CaseError, CaseId, CheckPlan, CheckPlanError, Checked, Checker, JudgeCache, JudgedCase, KnownVerdicts, Passed,
+    PeerError, ProcessCheck,
 };
 use crate::host_runner::{HostRunner, HostSetup, SeatError};
 use crate::observe::CardWatch;
@@ -55,6 +56,7 @@ pub struct Workshop<'a> {
     setup: WorkshopSetup<'a>,
     checker: Checker,
     judged: JudgeCache,
+    known: KnownVerdicts,
 }
 
 /// One of the two arms of a cell.
@@ -184,7 +186,7 @@ impl<'a> Workshop<'a> {
     /// [`CheckPlanError`] for a plan that checks nothing.
     pub fn new(setup: WorkshopSetup<'a>) -> Result<Self, CheckPlanError> {
         let checker = Checker::new(setup.plan.clone())?;
-        Ok(Self { setup, checker, judged: JudgeCache::default() })
+        Ok(Self { setup, checker, judged: JudgeCache::default(), known: KnownVerdicts::default() })
     }
 
     /// Finds what the words of a cell stand for, makes its inputs and runs the judges on them.
@@ -209,12 +211,15 @@ impl<'a> Workshop<'a> {
         let threads = self.threads(spec)?;
         let (family, seed) = (spec.family.as_str(), spec.input_seed);
         let (case, weights) = match &spec.weights {
-            None => (JudgedCase::generated(contract, &problem, family, seed)?, None),
+            None => (self.judged.generated(contract, &problem, family, seed)?, None),
             Some(weights) => {
                 let tensor = weights::load_tensor(&weights.file, &weights.tensor).map_err(Box::new)?;
                 let inputs = weights::inputs_with(contract, &problem, family, seed, &tensor).map_err(Box::new)?;
                 let digest = Some(tensor.sha256.clone());
-                (JudgedCase::new(contract, &problem, family, seed, digest, inputs)?, Some(tensor.source()))
+                let weights = digest.clone();
+                let id = CaseId { problem: problem.to_string(), family: family.to_owned(), seed, weights };
+                let make = || JudgedCase::new(contract, &problem, family, seed, digest, inputs);
+                (self.judged.recent(contract, &id, make)?, Some(tensor.source()))
             }
         };
         let is_process = |arm: &ResolvedArm| matches!(arm, ResolvedArm::Process(_));
@@ -225,7 +230,7 @@ impl<'a> Workshop<'a> {
             None
         };
         let cost = contract.cost(&problem)?;
-        Ok(OpenCell { spec: spec.clone(), a, b, threads, cost, weights, case: Arc::new(case), tensors })
+        Ok(OpenCell { spec: spec.clone(), a, b, threads, cost, weights, case, tensors })
     }
 
     /// Threads of a cell; 0 stands for all CPUs. On a card it is the one that launches.
@@ -243,6 +248,11 @@ impl<'a> Workshop<'a> {
     /// The device of the backend, as it stands in keys.
     pub fn device_key(&self) -> String {
         self.setup.backend.device_key().to_string()
+    }
+
+    /// Whether kernels run on a card, with memory and a clock of its own.
+    pub fn is_card(&self) -> bool {
+        self.setup.backend.facts().is_some()
     }
 
     /// Whether the device can do nothing more in this process.
@@ -268,16 +278,17 @@ impl<'a> Workshop<'a> {
 
     /// Checks an arm of a cell: a kernel on the committed cases it serves and on the cell's own, a process on the cell's.
     ///
+    /// A workshop judges a kernel once on a committed case and anew on the case of each cell; every gate says all of it.
+    ///
     /// # Errors
     /// [`CheckError`] when there is nothing to judge by. A failed check is no error: it stands in the gate.
     pub fn check(&self, cell: &OpenCell, side: Side, replicate: u32) -> Result<Checked, CheckError> {
         match cell.arm(side) {
             ResolvedArm::Kernel(arm) => {
-                let mut cases = self.committed(arm)?;
-                if cases.iter().all(|case| case.id() != cell.case.id()) {
-                    cases.push(Arc::clone(&cell.case));
-                }
-                Ok(self.checker.check_kernel(self.setup.backend, arm, &cases, replicate))
+                let mut committed = self.committed(arm)?;
+                committed.retain(|case| case.id() != cell.case.id());
+                let cases = (&*committed, &[Arc::clone(&cell.case)][..]);
+                Ok(self.checker.check_kernel_once(self.setup.backend, arm, cases, &self.known, replicate))
             }
             ResolvedArm::Process(arm) => {
                 let Some(tensors) = &cell.tensors else { return Err(CheckError::NoTensors(arm.name.clone())) };

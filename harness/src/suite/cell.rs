@@ -1,5 +1,7 @@
 //! One cell of a replicate: opened, checked, seated, measured, and made into a record.
 
+use std::time::{Duration, Instant};
+
 use memra_ledger::judge::judge_cell;
 use memra_ledger::record::{CellBody, CellPlan, GateBody};
 
@@ -9,7 +11,10 @@ use crate::check::{Checked, Passed};
 use crate::host_runner::SeatError;
 use crate::open::{CheckError, OpenCell, OpenError, Side, Workshop};
 use crate::progress::{Event, Progress};
-use crate::trial::{Measured, NO_WARM_UP, TrialError, TrialPlan, run_trial};
+use crate::trial::{Measured, NO_WARM_UP, TrialError, TrialPlan, WarmUpLimits, run_trial};
+
+/// Time without load after which a card is warmed up again as if it had not been.
+const STAYS_WARM: Duration = Duration::from_secs(20);
 
 /// Why a cell was not measured to its end.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +37,8 @@ pub(super) struct Replicate<'a, 'w> {
     pub(super) workshop: &'a Workshop<'w>,
     pub(super) timer_ns: u64,
     gates: u32,
+    /// When the last warm-up of the device ended that became steady, with the trial behind it.
+    warmed: Option<Instant>,
     pub(super) progress: &'a dyn Progress,
 }
 
@@ -49,7 +56,7 @@ impl<'a, 'w> Replicate<'a, 'w> {
         timer_ns: u64,
         progress: &'a dyn Progress,
     ) -> Self {
-        Self { spec, workshop, timer_ns, gates: 0, progress }
+        Self { spec, workshop, timer_ns, gates: 0, warmed: None, progress }
     }
 
     /// Measures a cell and emits its gates and its record, but not why it failed.
@@ -63,13 +70,16 @@ impl<'a, 'w> Replicate<'a, 'w> {
             seed: derive_seed(self.spec.seed, self.spec.replicate, &cell.name),
             smallest_ppm: self.spec.smallest_ppm,
             timer_ns: self.timer_ns,
-            warm_up: self.spec.warm_up,
+            warm_up: self.warm_up(),
         };
         let mut rotated = Rotated::default();
         let (measured, fault) = match passed(&open, a.passed, &a.gate, b.passed, &b.gate) {
             Ok((a, b)) => self.measure(&open, a, b, &plan, &mut rotated),
             Err(fault) => (not_measured(), Some(fault)),
         };
+        if measured.warm_up.is_steady {
+            self.warmed = Some(Instant::now());
+        }
         let cell_plan = CellPlan {
             launches: measured.launches,
             copies: rotated.copies,
@@ -98,6 +108,13 @@ impl<'a, 'w> Replicate<'a, 'w> {
         let (gate_a, gate_b) = (of_passed(gate_a, &a.gate), of_passed(gate_b, &b.gate));
         emit(ReplicateLine::Cell { gate_a, gate_b, cell: Box::new(body) });
         fault.map_or(Ok(()), Err)
+    }
+
+    /// A card is warmed up once; a cell that follows soon enough only has its slope gate. The host is warmed up for every
+    /// cell, because what else runs on it changes.
+    fn warm_up(&self) -> WarmUpLimits {
+        let is_warm = self.warmed.is_some_and(|at| at.elapsed() < STAYS_WARM);
+        if self.workshop.is_card() && is_warm { self.spec.warm_up.on_warm_device() } else { self.spec.warm_up }
     }
 
     fn check(

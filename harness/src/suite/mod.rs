@@ -305,9 +305,19 @@ pub fn expected_cell_time(spec: &ReplicateSpec, cell: &CellSpec) -> Duration {
     }
 }
 
-/// Seconds one replicate takes, roughly: [`expected_cell_time`] of every cell.
+/// The same on a card, where a case is judged once, weights are laid out once, and committed cases are checked once.
+pub const EXPECTED_CARD_PREPARATION: Duration = Duration::from_secs(1);
+
+/// Seconds one replicate takes, roughly: [`expected_cell_time`] of every cell. On a card every cell but the first finds it
+/// warm, and preparation takes [`EXPECTED_CARD_PREPARATION`].
 pub fn expected_seconds(spec: &ReplicateSpec) -> u64 {
-    let times = spec.cells.iter().map(|cell| expected_cell_time(spec, cell));
+    let times = spec.cells.iter().enumerate().map(|(place, cell)| {
+        if cell.backend != BackendKind::Cuda || cell.workload.is_some() || place == 0 {
+            return expected_cell_time(spec, cell);
+        }
+        let warm = expected_time(spec.quads, spec.aa_blocks, spec.warm_up.on_warm_device());
+        warm.saturating_sub(EXPECTED_PREPARATION).saturating_add(EXPECTED_CARD_PREPARATION)
+    });
     times.fold(Duration::ZERO, Duration::saturating_add).as_secs()
 }
 
@@ -419,6 +429,10 @@ mod tests {
         assert_eq!(expected, EXPECTED_PREPARATION + Duration::from_millis(4_000 + 360));
         assert_eq!(expected_seconds(&ReplicateSpec { warm_up: limits, ..spec() }), 46);
         assert!(expected_time(u32::MAX, u32::MAX, limits) > expected);
+        // On a card four of five cells take a second, a warm-up of 0.4 s and the blocks of 0.36 s.
+        let mut card = ReplicateSpec { warm_up: limits, ..spec() };
+        card.cells.iter_mut().for_each(|cell| cell.backend = BackendKind::Cuda);
+        assert_eq!(expected_seconds(&card), (9_360 + 4 * 1_760) / 1_000);
         // 24 slots of A and its twin, 12 of A, 12 of B, 8 of warm-up, 4 of checks.
         assert_eq!(expected_workload_time(6, 1), Duration::from_mins(2));
         assert!(expected_workload_time(u32::MAX, u32::MAX) > Duration::from_secs(1 << 30));

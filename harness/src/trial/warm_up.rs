@@ -38,6 +38,13 @@ impl Default for WarmUpLimits {
 }
 
 impl WarmUpLimits {
+    /// The limits of a cell on a device that another cell has just warmed: a tenth at least, and the slope gate has as long as
+    /// before to open.
+    #[must_use]
+    pub fn on_warm_device(self) -> Self {
+        Self { at_least_ms: self.at_least_ms / 10, ..self }
+    }
+
     /// The limits of the short warm-up that follows when the challenger has taken its seat: a third.
     #[must_use]
     pub(super) fn shortened(self) -> Self {
@@ -215,6 +222,7 @@ mod tests {
     use super::*;
     use crate::fake::{FakeRunner, Script};
     use crate::progress::Silent;
+    use crate::trial::{TrialPlan, run_trial};
 
     fn warmed(script: Script, limits: WarmUpLimits, expected_ms: u64) -> WarmUp {
         let mut runner = FakeRunner::new(script);
@@ -259,6 +267,38 @@ mod tests {
         assert!(!warm_up.is_steady, "{warm_up:?}");
         assert!(warm_up.drift_ppm > 15_000 && warm_up.allowed_drift_ppm < 15_000, "{warm_up:?}");
         assert!(warm_up.elapsed_ns >= 600_000_000 && warm_up.elapsed_ns < 900_000_000);
+    }
+
+    #[test]
+    fn a_warm_device_costs_a_tenth_and_keeps_its_gate() {
+        // Launches of 20 us, eight quads, one A/A block: what a suite on a card is made of.
+        let cell = |warm_up: WarmUpLimits, script: Script| {
+            let plan =
+                TrialPlan { quads: 8, aa_blocks: 1, seed: script.seed, smallest_ppm: 5_000, timer_ns: 500, warm_up };
+            let mut runner = FakeRunner::new(Script { launch_ns: 20_000.0, gap_ns: 50_000, ..script });
+            let measured = run_trial(&mut runner, &plan, &Silent);
+            (runner.clock(), measured.warm_up.is_steady, measured.ab.is_some())
+        };
+        let full = WarmUpLimits::default();
+        let (mut first_ns, mut later_ns) = (0, 0);
+        for seed in 0..20 {
+            let script = || Script { seed, noise_sd: 0.003, ..Script::default() };
+            let (ns, is_steady, is_measured) = cell(full, script());
+            assert!(is_steady && is_measured);
+            first_ns += ns;
+            let (ns, is_steady, is_measured) = cell(full.on_warm_device(), script());
+            assert!(is_steady && is_measured);
+            later_ns += ns;
+        }
+        let milliseconds = |ns: u64| ns / 20 / 1_000_000;
+        assert!((2_000..2_500).contains(&milliseconds(first_ns)), "{}", milliseconds(first_ns));
+        assert!((200..450).contains(&milliseconds(later_ns)), "{}", milliseconds(later_ns));
+        // A device that is not warm after all is waited for.
+        let curve = Script { warm_up: 0.3, warm_up_ns: 200_000_000, noise_sd: 0.003, ..Script::default() };
+        let (ns, is_steady, _) = cell(full.on_warm_device(), curve);
+        assert!(is_steady && ns > 600_000_000, "{ns}");
+        let drift = Script { linear_per_s: 0.2, noise_sd: 0.003, ..Script::default() };
+        assert!(!cell(full.on_warm_device(), drift).1);
     }
 
     #[test]

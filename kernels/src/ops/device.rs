@@ -78,6 +78,7 @@ pub(crate) fn launch(entry: &str, grid: [usize; 2], threads: usize, shared_bytes
         block: [threads as u32, 1, 1],
         shared_bytes: shared_bytes as u32,
         args,
+        persistent: None,
     }
 }
 

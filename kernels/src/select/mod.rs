@@ -93,6 +93,7 @@ pub fn shipped() -> Result<Vec<DefaultsTable>, memra_contract::defaults::Default
 
 /// Files under `kernels/defaults`.
 const SHIPPED: &[(&str, &str)] = &[
+    ("cuda-sm_90a-132sm-60l2-140gib-700w.toml", include_str!("../../defaults/cuda-sm_90a-132sm-60l2-140gib-700w.toml")),
     ("host-x86_64-avx2.toml", include_str!("../../defaults/host-x86_64-avx2.toml")),
     ("host-x86_64-avx512vnni.toml", include_str!("../../defaults/host-x86_64-avx512vnni.toml")),
 ];

@@ -302,6 +302,9 @@ pub enum KernelsCommand {
         /// Also say what would be selected for this problem, and why.
         #[arg(long, value_name = "AXES")]
         problem: Option<String>,
+        /// Select for a device of this key, and not for this host's.
+        #[arg(long, value_name = "KEY", requires = "problem")]
+        device: Option<memra_contract::DeviceKey>,
         /// Print one JSON object.
         #[arg(long)]
         json: bool,

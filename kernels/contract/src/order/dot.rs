@@ -91,11 +91,13 @@ pub struct E2m1Weights<'a> {
     pub outer: f32,
 }
 
+#[inline(always)]
 fn integer_dot(weight: &[i8], activation: &[i8]) -> i32 {
     weight.iter().zip(activation).map(|(w, x)| i32::from(*w) * i32::from(*x)).sum()
 }
 
 /// [`DOT_I8_BLOCK32_CHAIN8`] for one output: `k` quants a side, one scale per 32 of them, optional residual.
+#[inline(always)]
 pub fn dot_i8(
     weight: &[i8],
     weight_scales: &[f32],
@@ -112,6 +114,7 @@ pub fn dot_i8(
 }
 
 /// [`DOT_U4_MIN_BLOCK32_CHAIN8`] and [`DOT_U_MIN_BLOCK32_CHAIN8`] for one output: `k` quants a side, optional residual.
+#[inline(always)]
 pub fn dot_u_min(weight: MinWeights<'_>, activation: &[i8], activation_scales: &[f32], residual: Option<f32>) -> f32 {
     let mut chains = [0.0_f32; 8];
     for (b, (w, x)) in weight.quants.chunks_exact(QUANT_BLOCK).zip(activation.chunks_exact(QUANT_BLOCK)).enumerate() {
@@ -126,6 +129,7 @@ pub fn dot_u_min(weight: MinWeights<'_>, activation: &[i8], activation_scales: &
 }
 
 /// [`DOT_I8_SUB16_BLOCK32_CHAIN8`] for one output: `k` quants a side, optional residual.
+#[inline(always)]
 pub fn dot_i8_sub16(
     weight: SubWeights<'_>,
     activation: &[i8],
@@ -144,6 +148,7 @@ pub fn dot_i8_sub16(
 }
 
 /// [`DOT_E2M1_BLOCK16_CHAIN8`] for one output: `k` quants a side, optional residual.
+#[inline(always)]
 pub fn dot_e2m1(weight: E2m1Weights<'_>, activation: &[i8], activation_scales: &[f32], residual: Option<f32>) -> f32 {
     let mut chains = [0.0_f32; 8];
     for (b, (w, x)) in weight.quants.chunks_exact(QUANT_BLOCK).zip(activation.chunks_exact(QUANT_BLOCK)).enumerate() {
@@ -156,23 +161,36 @@ pub fn dot_e2m1(weight: E2m1Weights<'_>, activation: &[i8], activation_scales: &
     finish(pair_tree(chains) * weight.outer, residual)
 }
 
+/// `chains[i mod 32] = fma(w[i], x[i], chains[i mod 32])` for every `i`.
+#[inline(always)]
+fn fold(chains: &mut [f32; 32], w: &[f32], x: &[f32]) {
+    let length = w.len().min(x.len());
+    let ((w, w_rest), (x, x_rest)) = (w[..length].as_chunks::<32>(), x[..length].as_chunks::<32>());
+    for (w, x) in w.iter().zip(x) {
+        for (chain, (w, x)) in chains.iter_mut().zip(w.iter().zip(x)) {
+            *chain = w.mul_add(*x, *chain);
+        }
+    }
+    for (chain, (w, x)) in chains.iter_mut().zip(w_rest.iter().zip(x_rest)) {
+        *chain = w.mul_add(*x, *chain);
+    }
+}
+
 /// [`DOT_F32_CHAIN32`] for one output: `k` floats a side, optional residual.
+#[inline(always)]
 pub fn dot_f32(weight: &[f32], activation: &[f32], residual: Option<f32>) -> f32 {
     let mut chains = [0.0_f32; 32];
-    for (i, (w, x)) in weight.iter().zip(activation).enumerate() {
-        chains[i % 32] = w.mul_add(*x, chains[i % 32]);
-    }
+    fold(&mut chains, weight, activation);
     finish(pair_tree(chains), residual)
 }
 
 /// [`DOT_F8_BLOCK128_CHAIN32`] for one output: `k` floats a side, one scale for 128 of the weight, optional residual.
+#[inline(always)]
 pub fn dot_f8(weight: &[f32], block_scales: &[f32], activation: &[f32], residual: Option<f32>) -> f32 {
     let mut chains = [0.0_f32; 32];
     for (b, (w, x)) in weight.chunks(F8_BLOCK).zip(activation.chunks(F8_BLOCK)).enumerate() {
         let mut parts = [0.0_f32; 32];
-        for (i, (w, x)) in w.iter().zip(x).enumerate() {
-            parts[i % 32] = w.mul_add(*x, parts[i % 32]);
-        }
+        fold(&mut parts, w, x);
         for (chain, part) in chains.iter_mut().zip(parts) {
             *chain = part.mul_add(block_scales[b], *chain);
         }

@@ -175,6 +175,14 @@ impl Driver {
         self.synchronise()
     }
 
+    /// A buffer whose contents are not set; at least one byte is taken.
+    ///
+    /// # Errors
+    /// [`DriverError`] when there is no memory.
+    pub fn unset(self: &Arc<Self>, bytes: usize) -> Result<Buffer, DriverError> {
+        self.allocate(bytes)
+    }
+
     /// A zeroed buffer.
     ///
     /// # Errors
@@ -391,9 +399,38 @@ impl Buffer {
     /// # Panics
     /// When there are more bytes than it holds.
     pub fn write(&self, bytes: &[u8]) -> Result<(), DriverError> {
-        assert!(bytes.len() <= self.bytes, "{} bytes do not fit in {}", bytes.len(), self.bytes);
+        self.write_at(0, bytes)
+    }
+
+    /// Overwrites it from a place on, after everything on the stream.
+    ///
+    /// # Errors
+    /// [`DriverError`] with what the driver says.
+    ///
+    /// # Panics
+    /// When there are more bytes than it holds from there on.
+    pub fn write_at(&self, at: usize, bytes: &[u8]) -> Result<(), DriverError> {
+        let end = at.saturating_add(bytes.len());
+        assert!(end <= self.bytes, "{} bytes from {at} on do not fit in {}", bytes.len(), self.bytes);
         self.driver.enter()?;
-        self.driver.copy_in(self.address, bytes)
+        self.driver.copy_in(self.address + at as u64, bytes)
+    }
+
+    /// Puts its first bytes to a further place in it, on the stream.
+    ///
+    /// # Errors
+    /// [`DriverError`] with what the driver says.
+    ///
+    /// # Panics
+    /// When the place is among those bytes, or they do not fit there.
+    pub fn repeat_at(&self, at: usize, bytes: usize) -> Result<(), DriverError> {
+        let end = at.saturating_add(bytes);
+        assert!(bytes <= at && end <= self.bytes, "{bytes} bytes do not fit at {at} of {}", self.bytes);
+        self.driver.enter()?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        cu!(cuMemcpyDtoDAsync_v2(self.address + at as u64, self.address, bytes, self.driver.stream))
     }
 }
 
@@ -471,6 +508,61 @@ pub struct Function {
     handle: sys::CUfunction,
     /// What the driver says of it.
     pub facts: FunctionFacts,
+}
+
+impl Function {
+    /// Blocks of so many threads, with so much dynamic shared memory each, that one multiprocessor holds at once; 0 where it
+    /// holds none.
+    ///
+    /// # Errors
+    /// [`DriverError`] with what the driver says.
+    pub fn blocks_per_sm(&self, driver: &Driver, threads: u32, shared_bytes: u32) -> Result<u32, DriverError> {
+        driver.enter()?;
+        let mut blocks = 0;
+        cu!(cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            &raw mut blocks,
+            self.handle,
+            threads as c_int,
+            shared_bytes as usize
+        ))?;
+        Ok(blocks.unsigned_abs())
+    }
+
+    /// Clusters that fit on the whole device at once, which may be fewer than its multiprocessors hold blocks for: the blocks
+    /// of a cluster lie in one part of the device. Nothing where the function was not compiled as one of clusters.
+    ///
+    /// # Errors
+    /// [`DriverError`] with what the driver says.
+    pub fn clusters_at_once(
+        &self,
+        driver: &Driver,
+        grid: [u32; 3],
+        block: [u32; 3],
+        shared_bytes: u32,
+    ) -> Result<Option<u32>, DriverError> {
+        use sys::CUfunction_attribute as A;
+        driver.enter()?;
+        let mut width = 0;
+        cu!(cuFuncGetAttribute(&raw mut width, A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, self.handle))?;
+        if width == 0 {
+            return Ok(None);
+        }
+        let config = sys::CUlaunchConfig {
+            gridDimX: grid[0],
+            gridDimY: grid[1],
+            gridDimZ: grid[2],
+            blockDimX: block[0],
+            blockDimY: block[1],
+            blockDimZ: block[2],
+            sharedMemBytes: shared_bytes,
+            hStream: driver.stream,
+            attrs: ptr::null_mut(),
+            numAttrs: 0,
+        };
+        let mut clusters = 0;
+        cu!(cuOccupancyMaxActiveClusters(&raw mut clusters, self.handle, &raw const config))?;
+        Ok(Some(clusters.unsigned_abs()))
+    }
 }
 
 /// A launch with its arguments as words: an address, or a shorter value in the low bytes.

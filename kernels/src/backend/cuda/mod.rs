@@ -5,6 +5,7 @@ mod cache;
 pub mod cubins;
 pub mod driver;
 mod files;
+mod forms;
 pub mod key;
 pub mod nvrtc;
 mod prepared;
@@ -24,6 +25,7 @@ use super::{Backend, Facts};
 use crate::contract::{Contract, CudaBuild, PrepareError, Prepared, Target, Variant};
 use cubins::Cubins;
 use driver::{Driver, Module};
+use forms::Forms;
 use prepared::CudaPrepared;
 
 /// A card and where the machine code of its kernels comes from.
@@ -33,12 +35,13 @@ pub struct CudaBackend {
     cubins: Cubins,
     modules: Mutex<HashMap<Digest, Arc<Module>>>,
     faults: Mutex<Vec<String>>,
+    forms: Forms,
 }
 
 impl CudaBackend {
     /// A backend of a device and of sources of machine code.
     pub fn new(driver: Arc<Driver>, cubins: Cubins) -> Self {
-        Self { driver, cubins, modules: Mutex::default(), faults: Mutex::default() }
+        Self { driver, cubins, modules: Mutex::default(), faults: Mutex::default(), forms: Forms::default() }
     }
 
     /// The device.
@@ -121,7 +124,7 @@ impl Backend for CudaBackend {
         let Target::Cuda(build) = variant.target else {
             return contract.prepare_host(variant, problem, inputs, copies);
         };
-        let form = contract.device_form(variant, problem, inputs)?;
+        let form = self.forms.get(contract, variant, problem, inputs)?;
         if let Some(why) = form.fault() {
             return Err(PrepareError::Refused { contract: contract.info().id, variant: variant.name.to_owned(), why });
         }

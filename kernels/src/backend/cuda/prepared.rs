@@ -5,16 +5,19 @@ use std::sync::Arc;
 
 use memra_contract::{Tensor, TensorSet};
 
-use super::driver::{Buffer, Driver, DriverError, Event, Graph, Launch, Module};
+use super::driver::{Buffer, Driver, DriverError, Event, Function, Graph, Launch, Module};
 use crate::backend::host::Pool;
 use crate::contract::{LaunchError, Prepared};
-use crate::form::{Arg, DeviceForm, LaunchForm, LaunchMode, OutputForm};
+use crate::form::{Arg, DeviceForm, LaunchForm, LaunchMode, OutputForm, persistent_grid};
 
 /// Bytes before and after an output that a launch must not touch.
 const GUARD_BYTES: usize = 256;
 
 /// The word that fills them.
 const GUARD: u32 = 0xA5A5_A5A5;
+
+/// Where buffers that rotate begin: a multiple of this, as allocations of the driver do.
+const ALIGNMENT: usize = 256;
 
 /// Most launches that one graph holds.
 const GRAPH_LAUNCHES: u32 = 256;
@@ -37,13 +40,63 @@ impl Output {
     }
 }
 
+/// Where the buffers of a copy lie in one allocation for all copies.
+#[derive(Debug, PartialEq, Eq)]
+struct Slab {
+    /// Where each buffer of a copy begins.
+    places: Vec<usize>,
+    /// Bytes from a copy to the next.
+    stride: usize,
+}
+
+impl Slab {
+    fn of(buffers: &[Vec<u8>]) -> Self {
+        let mut stride = 0;
+        let places = buffers
+            .iter()
+            .map(|buffer| {
+                let place = stride;
+                // No two buffers begin at one address, empty ones neither.
+                stride += buffer.len().max(1).next_multiple_of(ALIGNMENT);
+                place
+            })
+            .collect();
+        Self { places, stride }
+    }
+
+    /// Uploads one copy and has the device make the others of it.
+    fn upload(&self, driver: &Arc<Driver>, buffers: &[Vec<u8>], copies: usize) -> Result<Buffer, DriverError> {
+        let Some(bytes) = self.stride.checked_mul(copies) else {
+            let why = format!("{copies} copies of {} bytes are more than can be counted", self.stride);
+            return Err(DriverError::Call { call: "cuMemAlloc_v2", why, code: 2 });
+        };
+        let slab = driver.unset(bytes)?;
+        for (place, buffer) in self.places.iter().zip(buffers) {
+            slab.write_at(*place, buffer)?;
+        }
+        (1..copies).try_for_each(|copy| slab.repeat_at(copy * self.stride, self.stride))?;
+        Ok(slab)
+    }
+}
+
+/// The grid of a launch on this device.
+fn grid_of(driver: &Driver, function: &Function, launch: &LaunchForm) -> Result<[u32; 3], DriverError> {
+    let LaunchForm { grid, block, shared_bytes, .. } = launch;
+    let Some(group) = launch.persistent else { return Ok(*grid) };
+    let per_sm = function.blocks_per_sm(driver, block.iter().product(), *shared_bytes)?;
+    let blocks = u64::from(per_sm) * u64::from(driver.facts().sms);
+    let clusters = if group > 1 { function.clusters_at_once(driver, *grid, *block, *shared_bytes)? } else { None };
+    let slots = clusters.map_or(blocks, |clusters| blocks.min(u64::from(clusters) * u64::from(group)));
+    Ok(persistent_grid(*grid, group, slots))
+}
+
 /// A variant on the device.
 pub(super) struct CudaPrepared {
     driver: Arc<Driver>,
     // Launches hold addresses and functions of these.
     _module: Arc<Module>,
     _fixed: Vec<Buffer>,
-    _rotating: Vec<Vec<Buffer>>,
+    _rotating: Buffer,
     _scratch: Vec<Buffer>,
     outputs: Vec<Output>,
     /// Launches of each copy.
@@ -74,12 +127,22 @@ impl CudaPrepared {
                 Ok(Output { form: output.clone(), buffer, bytes: vec![0; bytes] })
             })
             .collect::<Result<Vec<_>, DriverError>>()?;
-        let (mut rotating, mut launches) = (Vec::new(), Vec::new());
-        for _ in 0..copies.max(1) {
-            let buffers = form.rotating.iter().map(|bytes| driver.upload(bytes)).collect::<Result<Vec<_>, _>>()?;
+        let slab = Slab::of(&form.rotating);
+        let rotating = slab.upload(driver, &form.rotating, copies.max(1))?;
+        let functions = form
+            .launches
+            .iter()
+            .map(|launch| {
+                let function = module.function(&launch.entry, launch.shared_bytes)?;
+                Ok((function, grid_of(driver, &function, launch)?))
+            })
+            .collect::<Result<Vec<_>, DriverError>>()?;
+        let mut launches = Vec::with_capacity(copies.max(1));
+        for copy in 0..copies.max(1) {
+            let begin = rotating.address() + (copy * slab.stride) as u64;
             let address = |arg: &Arg| match arg {
                 Arg::Fixed(index) => fixed[*index].address(),
-                Arg::Rotating(index) => buffers[*index].address(),
+                Arg::Rotating(index) => begin + slab.places[*index] as u64,
                 Arg::Output(index) => outputs[*index].buffer.address() + GUARD_BYTES as u64,
                 Arg::Scratch(index) => scratch[*index].address(),
                 Arg::U32(value) => u64::from(*value),
@@ -89,16 +152,15 @@ impl CudaPrepared {
             let of_copy = form
                 .launches
                 .iter()
-                .map(|LaunchForm { entry, grid, block, shared_bytes, args }| {
-                    let function = module.function(entry, *shared_bytes)?;
+                .zip(&functions)
+                .map(|(LaunchForm { block, shared_bytes, args, .. }, (function, grid))| {
                     let args = args.iter().map(address).collect();
-                    let mut launch = Launch::new(function, *grid, *block, *shared_bytes, args);
+                    let mut launch = Launch::new(*function, *grid, *block, *shared_bytes, args);
                     launch.is_overlapped = form.mode == LaunchMode::Overlapped;
-                    Ok(launch)
+                    launch
                 })
-                .collect::<Result<Vec<_>, DriverError>>()?;
+                .collect();
             launches.push(of_copy);
-            rotating.push(buffers);
         }
         driver.synchronise()?;
         Ok(Self {
@@ -176,17 +238,17 @@ impl CudaPrepared {
     }
 }
 
-fn failed(error: DriverError) -> LaunchError {
+fn failed(error: &DriverError) -> LaunchError {
     LaunchError(error.to_string())
 }
 
 impl Prepared for CudaPrepared {
     fn launch(&mut self, _: &Pool, copy: usize) -> Result<(), LaunchError> {
-        self.launch_and_read(copy).map_err(failed)
+        self.launch_and_read(copy).map_err(|error| failed(&error))
     }
 
     fn timed(&mut self, _: &Pool, copy: usize, launches: u32) -> Result<u64, LaunchError> {
-        self.slot(copy, launches).map_err(failed)
+        self.slot(copy, launches).map_err(|error| failed(&error))
     }
 
     fn outputs(&self) -> TensorSet {
@@ -214,5 +276,17 @@ impl Prepared for CudaPrepared {
 
     fn copy_bytes(&self) -> usize {
         self.copy_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_of_a_copy_begin_at_aligned_places_of_their_own() {
+        let slab = Slab::of(&[vec![0; 3], Vec::new(), vec![0; 256], vec![0; 257]]);
+        assert_eq!(slab, Slab { places: vec![0, 256, 512, 768], stride: 768 + 512 });
+        assert_eq!(Slab::of(&[]), Slab { places: Vec::new(), stride: 0 });
     }
 }

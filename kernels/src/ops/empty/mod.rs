@@ -211,6 +211,7 @@ impl Contract for Empty {
                 block: [THREADS, 1, 1],
                 shared_bytes: 0,
                 args: vec![Arg::Output(0), Arg::U32(out_of(inputs))],
+                persistent: None,
             }],
             mode: sizes.mode,
             ..DeviceForm::default()

@@ -261,12 +261,11 @@ impl CudaMatmul {
             return Some("it takes int8 planes, and the activation is to be quantised first".to_owned());
         }
         match self.kernel {
-            Kernel::Stored => None,
             Kernel::Fragment(shape) if shape.is_one && problem.m > 1 => Some("it serves m = 1".to_owned()),
             Kernel::Fragment(shape) if self.entry(shape, problem).is_none() => {
                 Some(format!("its blocks have no room for {} columns of k = {}", problem.m.min(8), problem.k))
             }
-            Kernel::Fragment(_) => None,
+            Kernel::Stored | Kernel::Fragment(_) => None,
             Kernel::FragmentFloat { .. } | Kernel::FragmentDirect => {
                 let wanted = if self.format == BlockFormat::BF16 { Activation::Bf16 } else { Activation::F16 };
                 if problem.activation != wanted {
@@ -394,6 +393,7 @@ impl CudaMatmul {
                         Arg::U32(tiles as u32),
                         Arg::U32(width as u32),
                     ],
+                    persistent: Some(if shape.is_cluster { 8 } else { 1 }),
                 }];
             }
             Kernel::FragmentFloat { .. } | Kernel::FragmentDirect => {
@@ -430,6 +430,7 @@ impl CudaMatmul {
                         Arg::U32(tiles as u32),
                         Arg::U32(width as u32),
                     ],
+                    persistent: (self.kernel != Kernel::FragmentDirect).then_some(if is_cluster { 8 } else { 1 }),
                 }];
             }
         }
@@ -494,6 +495,7 @@ fn stored(
                 Arg::U32(column as u32),
                 Arg::U32(problem.width() as u32),
             ],
+            persistent: None,
         });
         column += segment.n;
     }

@@ -50,6 +50,7 @@ impl Family {
     }
 
     /// A weight quant.
+    #[inline(always)]
     fn quant(self, stream: Stream, i: u64) -> i8 {
         match self {
             Self::Normal | Self::Spike => (stream.normal(i) * 36.0).clamp(-127.0, 127.0) as i8,

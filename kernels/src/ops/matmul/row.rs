@@ -17,6 +17,7 @@ pub(super) struct ActivationRow<'a> {
 
 impl<'a> ActivationRow<'a> {
     /// Row `m` of whole tensors, each of which may be empty.
+    #[inline(always)]
     pub(super) fn new(k: usize, floats: &'a [f32], quants: &'a [i8], scales: &'a [f32], m: usize) -> Self {
         let blocks = k / QUANT_BLOCK;
         Self {
@@ -28,6 +29,7 @@ impl<'a> ActivationRow<'a> {
 }
 
 /// The product of an unpacked row with a row of the activation; `outer` are the row's scales from beside the weight.
+#[inline(always)]
 pub(super) fn dot(
     format: BlockFormat,
     row: &UnpackedRow,

@@ -235,6 +235,7 @@ impl Contract for MatrixPeak {
                 block: [sizes.warps as u32 * 32, 1, 1],
                 shared_bytes: 0,
                 args: vec![Arg::Rotating(0), Arg::Output(0), Arg::U32(sizes.depth as u32)],
+                persistent: None,
             }],
             ..DeviceForm::default()
         })

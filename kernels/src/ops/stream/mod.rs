@@ -217,6 +217,7 @@ impl Contract for Stream {
                 block: [THREADS, 1, 1],
                 shared_bytes: 0,
                 args,
+                persistent: None,
             }],
             ..DeviceForm::default()
         })

@@ -2,6 +2,7 @@
 
 mod compile;
 
+use memra_contract::DeviceKey;
 use memra_kernels::backend::Backend as _;
 use memra_kernels::backend::cuda::resources;
 use memra_kernels::backend::host::HostBackend;
@@ -20,7 +21,7 @@ use crate::{checkout, ui};
 pub fn run(command: &KernelsCommand) -> anyhow::Result<u8> {
     match command {
         KernelsCommand::List { json } => list(*json)?,
-        KernelsCommand::Show { name, problem, json } => show(name, problem.as_deref(), *json)?,
+        KernelsCommand::Show { name, problem, device, json } => show(name, problem.as_deref(), *device, *json)?,
         KernelsCommand::Compile { arguments, json } => return compile::run(arguments, *json),
         KernelsCommand::Bundle { arguments, output } => return compile::run_bundle(arguments, output),
     }
@@ -76,14 +77,15 @@ fn list(json: bool) -> anyhow::Result<()> {
     ui::print(ui::table(&["variant", "isa", "rows", "layout", "order class", "source"], rows))
 }
 
-fn show(name: &str, problem: Option<&str>, json: bool) -> anyhow::Result<()> {
+fn show(name: &str, problem: Option<&str>, device: Option<DeviceKey>, json: bool) -> anyhow::Result<()> {
     let (contract_name, variant_name) = match name.split_once('/') {
         Some((contract, variant)) => (contract, Some(variant)),
         None => (name, None),
     };
     let contract = registry::contract(contract_name)?;
     let variant = variant_name.map(|name| registry::variant(contract, name)).transpose()?;
-    let selection = problem.map(|text| selected(contract, text)).transpose()?;
+    let key = device.unwrap_or_else(|| HostBackend::detect().device_key());
+    let selection = problem.map(|text| selected(contract, text, key)).transpose()?;
     if json {
         let variants: Vec<_> = match variant {
             Some(variant) => vec![describe(contract, variant)],
@@ -96,6 +98,7 @@ fn show(name: &str, problem: Option<&str>, json: bool) -> anyhow::Result<()> {
             "variants": variants,
             "selection": selection.map(|(problem, selection)| json!({
                 "problem": problem,
+                "device": key.to_string(),
                 "variant": selection.variant.name,
                 "reason": selection.reason.text(),
                 "promotion": selection.promotion,
@@ -108,7 +111,8 @@ fn show(name: &str, problem: Option<&str>, json: bool) -> anyhow::Result<()> {
         None => show_contract(contract)?,
     }
     if let Some((problem, selection)) = selection {
-        ui::print(format_args!("\n{problem}\n  selects {} ({})", selection.variant.name, selection.reason.text()))?;
+        ui::print(format_args!("\n{problem} on {key}"))?;
+        ui::print(format_args!("  selects {} ({})", selection.variant.name, selection.reason.text()))?;
         if let Some(promotion) = selection.promotion {
             ui::print(format_args!("  promoted by {promotion}"))?;
         }
@@ -119,8 +123,11 @@ fn show(name: &str, problem: Option<&str>, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn selected(contract: &'static dyn Contract, problem: &str) -> anyhow::Result<(String, select::Selection)> {
-    let key = HostBackend::detect().device_key();
+fn selected(
+    contract: &'static dyn Contract,
+    problem: &str,
+    key: DeviceKey,
+) -> anyhow::Result<(String, select::Selection)> {
     let problem = contract.normalise(&problem.parse()?)?;
     let selection = select::select(contract, &problem, key, &checkout::tables(key)?)?;
     Ok((problem.to_string(), selection))

@@ -5,8 +5,6 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use memra_contract::DeviceKey;
 use memra_contract::defaults::DefaultsTable;
-use memra_kernels::backend::Backend as _;
-use memra_kernels::backend::host::HostBackend;
 use memra_ledger::entry::{Citation, write_entry, write_index};
 use memra_ledger::promotion::{PromotionRequest, Receipts, RegistryFacts, check_promotion};
 use memra_ledger::rigs::RigRegistry;
@@ -26,11 +24,13 @@ pub fn run(arguments: &PromoteArguments) -> anyhow::Result<u8> {
         );
     }
     let (m_min, m_max) = range(&arguments.rows)?;
-    let key = HostBackend::detect().device_key();
+    let verdicts = citations(&arguments.verdicts)?;
+    let receipts = Receipts::load(&root);
+    let key = device_key(&receipts, &verdicts)?;
     let file = table_file(arguments.local, key)?;
     let table = read_table(&file, key)?;
     let request = PromotionRequest {
-        verdicts: citations(&arguments.verdicts)?,
+        verdicts,
         guards: citations(&arguments.guard)?,
         m_min,
         m_max,
@@ -40,7 +40,7 @@ pub fn run(arguments: &PromoteArguments) -> anyhow::Result<u8> {
     };
     let variants = facts::variants();
     let registry = RegistryFacts { variants: &variants, family_of: &facts::family_of };
-    let promotion = check_promotion(&Receipts::load(&root), &RigRegistry::builtin()?, &registry, &table, &request)?;
+    let promotion = check_promotion(&receipts, &RigRegistry::builtin()?, &registry, &table, &request)?;
     for notice in &promotion.notices {
         ui::say(format_args!("note: {notice}"));
     }
@@ -64,6 +64,14 @@ pub fn run(arguments: &PromoteArguments) -> anyhow::Result<u8> {
         ))?;
     }
     Ok(0)
+}
+
+/// The device that the first verdict was measured on; the rules of a promotion hold all others against it.
+fn device_key(receipts: &Receipts, verdicts: &[Citation]) -> anyhow::Result<DeviceKey> {
+    let first = verdicts.first().context("no verdict is cited")?;
+    let found = receipts.find(first).with_context(|| format!("verdict {first}"))?;
+    let key = &found.session.rig.class.device_key;
+    key.parse().with_context(|| format!("the device of verdict {first}"))
 }
 
 fn table_file(is_local: bool, key: DeviceKey) -> anyhow::Result<PathBuf> {

@@ -8,6 +8,8 @@ use memra_contract::weights::{UnpackedRow, f32_to_e4m3, unpack_row};
 use super::super::problem::{Segment, is_float};
 use super::Family;
 use crate::input::Stream;
+use crate::parallel;
+use crate::vectors::on_vectors;
 
 /// What scales beside a weight are multiplied with, so that values of f8_e4m3 and nvfp4 weights are about one.
 pub(super) const OUTER_FACTOR: f32 = 0.25;
@@ -59,87 +61,125 @@ impl Field {
     }
 }
 
+/// A stored weight; made on all CPUs at once.
 pub(super) fn bytes(family: Family, segment: Segment, k: usize, stream: Stream) -> Vec<u8> {
-    let elements = (segment.n * k) as u64;
-    match segment.format {
-        BlockFormat::F32 => (0..elements).flat_map(|i| family.float(stream, i).to_le_bytes()).collect(),
-        BlockFormat::F16 => {
-            (0..elements).flat_map(|i| f16::from_f32(family.half_float(stream, i)).to_le_bytes()).collect()
-        }
-        BlockFormat::BF16 => {
-            (0..elements).flat_map(|i| bf16::from_f32(family.float(stream, i)).to_le_bytes()).collect()
-        }
-        BlockFormat::F8_E4M3 => (0..elements).map(|i| e4m3(family, stream, i)).collect(),
-        BlockFormat::Q8_0 => q8_0(family, elements / QUANT_BLOCK as u64, stream),
-        format => blocks(family, fields(format), elements / format.block_elems, stream),
-    }
-}
-
-fn q8_0(family: Family, blocks: u64, stream: Stream) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let scales = Stream::new(stream.bits(0), "scale");
-    for block in 0..blocks {
-        bytes.extend_from_slice(&family.scale(scales, block).to_le_bytes());
-        let first = block * QUANT_BLOCK as u64;
-        bytes.extend((first..first + QUANT_BLOCK as u64).map(|i| family.quant(stream, i).cast_unsigned()));
+    let format = segment.format;
+    let mut bytes = vec![0; segment.bytes(k)];
+    match format {
+        BlockFormat::F32 => elements(&mut bytes, |i| family.float(stream, i).to_le_bytes()),
+        BlockFormat::F16 => elements(&mut bytes, |i| f16::from_f32(family.half_float(stream, i)).to_le_bytes()),
+        BlockFormat::BF16 => elements(&mut bytes, |i| bf16::from_f32(family.float(stream, i)).to_le_bytes()),
+        BlockFormat::F8_E4M3 => elements(&mut bytes, |i| [e4m3(family, stream, i)]),
+        BlockFormat::Q8_0 => q8_0(family, &mut bytes, stream),
+        _ => blocks(family, fields(format), format.block_bytes as usize, &mut bytes, stream),
     }
     bytes
 }
 
-fn blocks(family: Family, fields: &[Field], blocks: u64, stream: Stream) -> Vec<u8> {
-    let mut bytes = Vec::new();
+/// Fills with elements of so many bytes by their number.
+fn elements<const N: usize>(bytes: &mut [u8], element: impl Fn(u64) -> [u8; N] + Sync) {
+    parallel::fill(bytes, N, &|first, part| {
+        for (i, place) in (first as u64..).zip(part.as_chunks_mut::<N>().0) {
+            *place = element(i);
+        }
+    });
+}
+
+fn q8_0(family: Family, bytes: &mut [u8], stream: Stream) {
+    let scales = Stream::new(stream.bits(0), "scale");
+    parallel::fill(bytes, 34, &|first, part| {
+        for (block, place) in (first as u64..).zip(part.as_chunks_mut::<34>().0) {
+            let (scale, quants) = place.split_at_mut(2);
+            scale.copy_from_slice(&family.scale(scales, block).to_le_bytes());
+            fill_quants(family, stream, block * QUANT_BLOCK as u64, quants);
+        }
+    });
+}
+
+on_vectors!(fn fill_quants(family: Family, stream: Stream, first: u64, quants: &mut [u8]) = quants_from);
+
+/// Quants by number.
+#[inline(always)]
+fn quants_from(family: Family, stream: Stream, first: u64, quants: &mut [u8]) {
+    if family == Family::Normal {
+        // Apart, so that the other families do not keep it from being vectors.
+        for (i, quant) in quants.iter_mut().enumerate() {
+            *quant = Family::Normal.quant(stream, first + i as u64).cast_unsigned();
+        }
+        return;
+    }
+    for (i, quant) in (first..).zip(quants) {
+        *quant = family.quant(stream, i).cast_unsigned();
+    }
+}
+
+fn blocks(family: Family, fields: &[Field], block_bytes: usize, bytes: &mut [u8], stream: Stream) {
+    parallel::fill(bytes, block_bytes, &|first, part| {
+        for (block, place) in (first as u64..).zip(part.chunks_exact_mut(block_bytes)) {
+            fill_block(family, fields, block, place, stream);
+        }
+    });
+}
+
+/// Fills a field by the number of each byte.
+fn each(place: &mut [u8], first: u64, byte: impl Fn(u64) -> u8) {
+    for (i, place) in (first..).zip(place) {
+        *place = byte(i);
+    }
+}
+
+fn fill_block(family: Family, fields: &[Field], block: u64, mut bytes: &mut [u8], stream: Stream) {
     let part = |name| Stream::new(stream.bits(0), name);
     let (scales, minima, subs, micros) = (part("scale"), part("minimum"), part("sub_scale"), part("micro_scale"));
     let is_ordinary = matches!(family, Family::Normal | Family::Uniform);
     let has_minimum = fields.iter().any(|field| matches!(field, Minimum(..)));
-    for block in 0..blocks {
-        let scaled = |factor: f32| match family {
-            Family::Normal | Family::Uniform | Family::Extremes => {
-                f16::from_f32(family.scale(scales, block).to_f32() * factor)
+    let scaled = |factor: f32| match family {
+        Family::Normal | Family::Uniform | Family::Extremes => {
+            f16::from_f32(family.scale(scales, block).to_f32() * factor)
+        }
+        _ => family.scale(scales, block),
+    };
+    let mut scale = f16::ZERO;
+    for field in fields {
+        let (place, rest) = std::mem::take(&mut bytes).split_at_mut(field.bytes() as usize);
+        bytes = rest;
+        let first = block * field.bytes();
+        match *field {
+            Scale(factor) => {
+                scale = scaled(factor);
+                place.copy_from_slice(&scale.to_le_bytes());
             }
-            _ => family.scale(scales, block),
-        };
-        let mut scale = f16::ZERO;
-        for field in fields {
-            let places = block * field.bytes()..(block + 1) * field.bytes();
-            match *field {
-                Scale(factor) => {
-                    scale = scaled(factor);
-                    bytes.extend_from_slice(&scale.to_le_bytes());
-                }
-                Minimum(low, range) => {
-                    // A block of trained weights reaches to both sides of zero.
-                    let minimum = if is_ordinary {
-                        f16::from_f32(scale.to_f32() * (low + range * minima.unit(block)))
-                    } else {
-                        family.scale(minima, block + 1)
-                    };
-                    bytes.extend_from_slice(&minimum.to_le_bytes());
-                }
-                Payload(_) => bytes.extend(places.map(|i| match family {
-                    Family::Extremes => [0x00, 0xFF, 0xF0, 0x0F][(stream.bits(i / 5) % 4) as usize],
-                    // Quants of one sign and size, so that the signs of scales decide.
-                    Family::Cancel if !has_minimum => 0xCC | stream.bits(i) as u8 & 0x11,
-                    _ => stream.bits(i) as u8,
-                })),
-                SubScales(_) => bytes.extend(places.map(|i| match family {
-                    Family::Extremes => [0x80, 0x7F, 0x81][(subs.bits(i / 3) % 3) as usize],
-                    Family::Cancel => [100, 0x9C][(i / 2 % 2) as usize] ^ (subs.bits(i) as u8 & 1),
-                    _ => subs.bits(i) as u8,
-                })),
-                Micro(_) => bytes.extend(places.map(|i| match family {
-                    Family::Normal => 0x28 + (micros.bits(i) % 24) as u8,
-                    Family::Uniform => (micros.bits(i) % 0x7F) as u8,
-                    Family::Extremes => [0x7E, 0x01, 0x00, 0x7F][(micros.bits(i / 3) % 4) as usize],
-                    Family::Cancel => 0x38 + (micros.bits(i) % 3) as u8,
-                    Family::Spike if i.is_multiple_of(16) => 0x7E,
-                    Family::Spike => 0x01,
-                    Family::Zeros => 0x00,
-                })),
+            Minimum(low, range) => {
+                // A block of trained weights reaches to both sides of zero.
+                let minimum = if is_ordinary {
+                    f16::from_f32(scale.to_f32() * (low + range * minima.unit(block)))
+                } else {
+                    family.scale(minima, block + 1)
+                };
+                place.copy_from_slice(&minimum.to_le_bytes());
             }
+            Payload(_) => each(place, first, |i| match family {
+                Family::Extremes => [0x00, 0xFF, 0xF0, 0x0F][(stream.bits(i / 5) % 4) as usize],
+                // Quants of one sign and size, so that the signs of scales decide.
+                Family::Cancel if !has_minimum => 0xCC | stream.bits(i) as u8 & 0x11,
+                _ => stream.bits(i) as u8,
+            }),
+            SubScales(_) => each(place, first, |i| match family {
+                Family::Extremes => [0x80, 0x7F, 0x81][(subs.bits(i / 3) % 3) as usize],
+                Family::Cancel => [100, 0x9C][(i / 2 % 2) as usize] ^ (subs.bits(i) as u8 & 1),
+                _ => subs.bits(i) as u8,
+            }),
+            Micro(_) => each(place, first, |i| match family {
+                Family::Normal => 0x28 + (micros.bits(i) % 24) as u8,
+                Family::Uniform => (micros.bits(i) % 0x7F) as u8,
+                Family::Extremes => [0x7E, 0x01, 0x00, 0x7F][(micros.bits(i / 3) % 4) as usize],
+                Family::Cancel => 0x38 + (micros.bits(i) % 3) as u8,
+                Family::Spike if i.is_multiple_of(16) => 0x7E,
+                Family::Spike => 0x01,
+                Family::Zeros => 0x00,
+            }),
         }
     }
-    bytes
 }
 
 /// An f8_e4m3 weight; its blocks reach the largest code, as quantisers make them.
