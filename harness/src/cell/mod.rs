@@ -27,6 +27,8 @@ const FILES: &[(&str, &str)] = &[
     ("demo.toml", include_str!("../../cells/demo.toml")),
     ("embed.toml", include_str!("../../cells/embed.toml")),
     ("engine.toml", include_str!("../../cells/engine.toml")),
+    ("h200-ceilings.toml", include_str!("../../cells/h200-ceilings.toml")),
+    ("h200.toml", include_str!("../../cells/h200.toml")),
     ("layers.toml", include_str!("../../cells/layers.toml")),
     ("router.toml", include_str!("../../cells/router.toml")),
     ("small.toml", include_str!("../../cells/small.toml")),
@@ -231,7 +233,15 @@ pub enum CellError {
         name: String,
         /// The nearest name, as a phrase.
         hint: String,
-        /// All names.
+        /// All names, those with one first word as one pattern.
+        known: String,
+    },
+    /// No cell that a pattern fits.
+    #[error("no cell fits `{pattern}`; there are {known}")]
+    NoneFits {
+        /// The pattern.
+        pattern: String,
+        /// All names, those with one first word as one pattern.
         known: String,
     },
 }
@@ -246,14 +256,56 @@ pub fn cells() -> &'static [Cell] {
 /// # Errors
 /// [`CellError::Unknown`] with the nearest name.
 pub fn cell(name: &str) -> Result<&'static Cell, CellError> {
-    cells().iter().find(|cell| cell.name == name).ok_or_else(|| {
-        let known: Vec<_> = cells().iter().map(|cell| cell.name.as_str()).collect();
-        CellError::Unknown {
-            name: name.to_owned(),
-            hint: registry::nearest(name, known.iter().copied()),
-            known: known.join(", "),
-        }
+    cells().iter().find(|cell| cell.name == name).ok_or_else(|| CellError::Unknown {
+        name: name.to_owned(),
+        hint: registry::nearest(name, cells().iter().map(|cell| cell.name.as_str())),
+        known: groups(),
     })
+}
+
+/// The cells of a name, or of a pattern in which `*` stands for any text, also none; in the order of [`cells`].
+///
+/// # Errors
+/// [`CellError::Unknown`] with the nearest name, or [`CellError::NoneFits`].
+pub fn select(pattern: &str) -> Result<Vec<&'static Cell>, CellError> {
+    if !pattern.contains('*') {
+        return cell(pattern).map(|cell| vec![cell]);
+    }
+    let fitting: Vec<_> = cells().iter().filter(|cell| fits(pattern, &cell.name)).collect();
+    if fitting.is_empty() {
+        return Err(CellError::NoneFits { pattern: pattern.to_owned(), known: groups() });
+    }
+    Ok(fitting)
+}
+
+/// Whether a name is what a pattern with at least one `*` says: pieces are taken at their first place, the last at the end.
+fn fits(pattern: &str, name: &str) -> bool {
+    let (Some((first, rest)), Some((_, last))) = (pattern.split_once('*'), pattern.rsplit_once('*')) else {
+        return pattern == name;
+    };
+    let Some(mut name) = name.strip_prefix(first) else { return false };
+    for piece in rest.split('*').take(rest.matches('*').count()) {
+        let Some(at) = name.find(piece) else { return false };
+        name = &name[at + piece.len()..];
+    }
+    name.ends_with(last)
+}
+
+/// All names: those that share their first word are one pattern with their number.
+fn groups() -> String {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for Cell { name, .. } in cells() {
+        let word = name.split('-').next().unwrap_or(name);
+        match groups.iter_mut().find(|(known, _)| *known == word) {
+            Some((_, names)) => names.push(name),
+            None => groups.push((word, vec![name])),
+        }
+    }
+    let texts = groups.iter().map(|(word, names)| match names.as_slice() {
+        [name] => (*name).to_owned(),
+        names => format!("{} `{word}-*`", names.len()),
+    });
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 /// Parses a cell file and checks every cell of it: first those of kernels, then workloads.

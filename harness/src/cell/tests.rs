@@ -56,6 +56,50 @@ fn a_wrong_name_gets_the_nearest_right_one() {
     assert!(error.contains("did you mean `f32-router-m8`"), "{error}");
 }
 
+#[test]
+fn a_pattern_selects_a_group_in_catalogue_order() {
+    let names = |pattern: &str| select(pattern).unwrap().iter().map(|cell| cell.name.as_str()).collect::<Vec<_>>();
+    assert_eq!(names("demo"), ["demo"]);
+    assert_eq!(names("quantise-m*"), ["quantise-m1", "quantise-m8"]);
+    assert_eq!(names("*"), cells().iter().map(|cell| cell.name.as_str()).collect::<Vec<_>>());
+    let some = names("h200-q4-k-*-m8");
+    assert!(some.len() == 5 && some.iter().all(|name| name.starts_with("h200-q4-k-") && name.ends_with("-m8")));
+    let error = select("h201-*").unwrap_err().to_string();
+    assert!(error.starts_with("no cell fits `h201-*`; there are demo, ") && error.contains(" `h200-*`"), "{error}");
+    for (pattern, name, wanted) in [
+        ("a*", "a", true),
+        ("a*a", "a", false),
+        ("a*a", "aa", true),
+        ("*a*b", "xaxb", true),
+        ("*ab*ab", "xab", false),
+        ("a**b", "ab", true),
+        ("*b", "bab", true),
+        ("a*c*", "abd", false),
+    ] {
+        assert_eq!(fits(pattern, name), wanted, "{pattern} {name}");
+    }
+}
+
+#[test]
+fn every_product_on_the_card_has_a_ceiling_of_its_bytes() {
+    let read = |cell: &&Cell| cell.contract == "stream" && cell.cache == CacheMode::Rotate;
+    let ceilings: Vec<(u64, u32)> = cells()
+        .iter()
+        .filter(read)
+        .filter_map(|cell| Some((cell.problem.strip_prefix("op=read,bytes=")?.parse().ok()?, cell.priority)))
+        .collect();
+    let mut products = 0;
+    for cell in cells().iter().filter(|cell| cell.name.starts_with("h200-")) {
+        let problem = memra_kernels::ops::matmul::MatmulProblem::parse(&cell.problem.parse().unwrap()).unwrap();
+        let bytes: usize = problem.segments.iter().map(|segment| segment.bytes(problem.k)).sum();
+        let bytes = (bytes as u64).next_multiple_of(16 << 10);
+        let ceiling = ceilings.iter().find(|(size, _)| *size == bytes);
+        assert!(ceiling.is_some_and(|(_, priority)| *priority <= cell.priority), "{}: {bytes}", cell.name);
+        products += 1;
+    }
+    assert!(products > 200);
+}
+
 const GOOD: &str = r#"
     [[cell]]
     name = "one"

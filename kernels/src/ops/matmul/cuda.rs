@@ -286,10 +286,10 @@ impl CudaMatmul {
     fn entry(&self, shape: Shape, problem: &MatmulProblem) -> Option<(&'static str, usize, usize)> {
         let fragment = Fragment::of(self.format)?;
         let units = Fragment::units(problem.k);
-        let fitting =
+        let mut fitting =
             shape.entries().iter().filter(|(_, columns)| shape.shared(fragment, units, *columns) <= MOST_SHARED);
         let enough = fitting.clone().find(|(_, columns)| *columns >= problem.m);
-        let (entry, columns) = enough.or_else(|| fitting.last())?;
+        let (entry, columns) = enough.or_else(|| fitting.next_back())?;
         // One column serves nothing but m = 1.
         (*columns > 1 || problem.m == 1).then(|| (*entry, shape.shared(fragment, units, *columns), *columns))
     }
@@ -315,9 +315,9 @@ impl CudaMatmul {
             let staged = chains * problem.k.div_ceil(unit).div_ceil(8) * columns * unit * 2;
             staged + 2 * chains * columns.max(8) * TILE * group * 4
         };
-        let fitting = ladder.iter().filter(|(_, columns)| shared(*columns) <= MOST_SHARED);
+        let mut fitting = ladder.iter().filter(|(_, columns)| shared(*columns) <= MOST_SHARED);
         let enough = fitting.clone().find(|(_, columns)| *columns >= problem.m);
-        let (entry, columns) = enough.or_else(|| fitting.last())?;
+        let (entry, columns) = enough.or_else(|| fitting.next_back())?;
         (*columns > 1 || problem.m == 1).then(|| (*entry, shared(*columns), *columns))
     }
 

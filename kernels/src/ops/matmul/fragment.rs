@@ -141,7 +141,7 @@ impl Fragment {
                 let is_five = self.format == BlockFormat::Q5_K;
                 let quants = &b[if is_five { 48 } else { 16 } + s / 2 * 32..][..32];
                 let codes = std::array::from_fn(|i| {
-                    let nibble = if s % 2 == 0 { quants[i] & 15 } else { quants[i] >> 4 };
+                    let nibble = if s.is_multiple_of(2) { quants[i] & 15 } else { quants[i] >> 4 };
                     if is_five { nibble | (b[16 + i] >> s & 1) << 4 } else { nibble }
                 });
                 Block { codes, halves: [half(b, 0), half(b, 2)], small: k_scales(&b[4..16], s) }

@@ -121,10 +121,11 @@ fn row_of(fragment: &Fragment, k: usize, packed: &[u8], n: usize) -> UnpackedRow
 fn bits(row: &UnpackedRow) -> String {
     let floats = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
     match row {
-        UnpackedRow::Scaled { quants, scales } => format!("{quants:?} {:?}", floats(scales)),
         UnpackedRow::Min { quants, scales, minima } => format!("{quants:?} {:?} {:?}", floats(scales), floats(minima)),
         UnpackedRow::Sub16 { quants, sub_scales, scales } => format!("{quants:?} {sub_scales:?} {:?}", floats(scales)),
-        UnpackedRow::Micro16 { quants, scales } => format!("{quants:?} {:?}", floats(scales)),
+        UnpackedRow::Scaled { quants, scales } | UnpackedRow::Micro16 { quants, scales } => {
+            format!("{quants:?} {:?}", floats(scales))
+        }
         UnpackedRow::Floats(values) => format!("{:?}", floats(values)),
     }
 }
