@@ -83,12 +83,23 @@ def float_rows_fit(format, k):
 def arms(format, k, m):
     cluster = f"cuda_cluster_{format}"
     if is_float(format):
+        if m > 8:
+            return cluster, f"cuda_direct_{format}"
         if m == 1 or (m <= 8 and float_rows_fit(format, k)):
             return f"cuda_rows_{format}", cluster
         return cluster, cluster
     if m == 1:
         return f"cuda_rows_{format}", f"cuda_one_tiles2_{format}"
     return cluster, f"cuda_cluster_tiles2_{format}"
+
+
+def first_choice(format, k):
+    """What is raced against the baseline for one row: the best of a first look."""
+    if format == "nvfp4":
+        return f"cuda_one_tiles2_{format}"
+    if k >= 16384 and not is_float(format):
+        return f"cuda_cluster_{format}"
+    return f"cuda_rows_{format}"
 
 
 def priority(format, k, n, m):
@@ -112,6 +123,8 @@ def products():
                 if not wanted:
                     continue
                 yield format, k, n, what, m, "", arms(format, k, m)
+                if m == 1:
+                    yield format, k, n, what, m, "-base", ("baseline", first_choice(format, k))
                 if 2 <= m <= 8 and format in ROWS_FORMATS:
                     yield format, k, n, what, m, "-rows", (f"cuda_cluster_{format}", f"cuda_rows_{format}")
 
