@@ -12,6 +12,7 @@ use crate::case::CaseFile;
 use crate::form::DeviceForm;
 use crate::headers;
 use crate::memory::MemoryError;
+use crate::out_of_tree::ArmFile;
 
 /// One operation: its axes, its meaning, its judges and its variants.
 ///
@@ -98,6 +99,11 @@ pub trait Contract: Sync {
 
     /// The registered variants, baseline first.
     fn variants(&self) -> &'static [&'static Variant];
+
+    /// The file that this contract stands for, where its variant was never compiled in.
+    fn arm_file(&self) -> Option<&ArmFile> {
+        None
+    }
 
     /// Whether a variant serves a problem; the reason if not.
     ///

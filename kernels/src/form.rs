@@ -16,6 +16,8 @@ pub struct DeviceForm {
     pub outputs: Vec<OutputForm>,
     /// Sizes in bytes of buffers that only the launches see; zeroed once.
     pub scratch: Vec<usize>,
+    /// Launches that run once for each copy, in order, before any other and outside what is timed: they lay weights out.
+    pub prologue: Vec<LaunchForm>,
     /// The launches, in order.
     pub launches: Vec<LaunchForm>,
     /// How slots are launched.
@@ -113,7 +115,7 @@ impl DeviceForm {
 
     /// The first thing that does not fit together: an argument without a buffer, or an empty grid.
     pub fn fault(&self) -> Option<String> {
-        for launch in &self.launches {
+        for launch in self.prologue.iter().chain(&self.launches) {
             let threads: u64 = launch.block.iter().map(|n| u64::from(*n)).product();
             if launch.grid.contains(&0) || !(1..=1024).contains(&threads) || launch.grid[1].max(launch.grid[2]) > 65535
             {

@@ -3,6 +3,7 @@
 use sha2::{Digest as _, Sha256};
 
 use crate::backend::cuda::bundle::{Bundle, BundleError, Packed, pack, with_digest};
+use crate::out_of_tree::ArmHeader;
 
 /// Reads `bytes` as a bundle of cubins as they are, and again with the digest that their table should have.
 ///
@@ -37,6 +38,31 @@ fn read(bytes: &[u8]) {
     }
     if packed.len() == bundle.entries().len() {
         assert_eq!(pack(&packed), bytes, "a bundle that was read is packed as it was");
+    }
+}
+
+/// Reads `bytes` as a file that is an arm, and lays out a small problem of its contract with what its header says.
+///
+/// # Panics
+/// An error does not name the file; a form that was given is one that no backend takes, or its buffers are not in proportion to
+/// those of the problem.
+pub fn arm_header(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let header = match ArmHeader::parse("fuzz.cu", &text) {
+        Ok(header) => header,
+        Err(error) => {
+            assert!(error.to_string().starts_with("fuzz.cu"), "the error names no file: {error}");
+            return;
+        }
+    };
+    let contract = header.contract;
+    for case in contract.cases().cases.iter().take(2) {
+        let Ok(problem) = case.problem().and_then(|problem| contract.normalise(&problem)) else { continue };
+        let Ok(inputs) = contract.inputs(&problem, &case.families[0], 1) else { continue };
+        let Some(form) = header.form(&problem, &inputs, 132) else { continue };
+        assert_eq!(form.fault(), None, "a form was given that does not fit together");
+        let most = 8 * inputs.total_bytes() + (1 << 21);
+        assert!(form.copy_bytes() <= most, "{} bytes rotate", form.copy_bytes());
     }
 }
 

@@ -12,6 +12,7 @@ pub mod headers;
 pub mod input;
 pub mod memory;
 pub mod ops;
+pub mod out_of_tree;
 mod parallel;
 pub mod registry;
 pub mod select;

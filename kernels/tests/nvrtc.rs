@@ -6,7 +6,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use memra_contract::device::CudaArch;
+use memra_contract::DeviceKey;
+use memra_contract::device::{CudaArch, CudaClass};
 use memra_contract::order::OrderClass;
 use memra_kernels::Variant;
 use memra_kernels::backend::cuda::bundle::{Bundle, Packed, pack};
@@ -15,7 +16,8 @@ use memra_kernels::backend::cuda::key::SourceKey;
 use memra_kernels::backend::cuda::nvrtc::Nvrtc;
 use memra_kernels::backend::cuda::resources::{entries, resources};
 use memra_kernels::backend::cuda::toolkit::{Candidates, Toolkit};
-use memra_kernels::contract::{CudaBuild, Source, Target};
+use memra_kernels::contract::{Contract as _, CudaBuild, Source, Target};
+use memra_kernels::out_of_tree::{ArmFile, ArmText};
 
 /// The compiler, or `None` with a line that says what is left out. With `MEMRA_REQUIRE_NVRTC=1` it must be there.
 fn nvrtc() -> Option<Nvrtc> {
@@ -95,6 +97,30 @@ fn a_text_is_compiled_for_every_architecture_and_its_log_is_read() {
         }
     });
     assert_eq!(entries(PLAIN), ["turn", "sum"]);
+}
+
+#[test]
+fn the_examples_of_arms_out_of_the_tree_compile() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let key = DeviceKey::Cuda(CudaClass { arch: CudaArch::Sm90a, sms: 132, l2_mib: 60, memory_gib: 140, power_w: 700 });
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples");
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 2);
+    for path in files {
+        let file = ArmFile::load(&ArmText::read(&path).unwrap(), key).unwrap();
+        let variant = file.variant();
+        let Target::Cuda(build) = variant.target else { panic!("{}", variant.name) };
+        let launches = std::iter::once(&file.header().launch).chain(file.header().repack.iter().map(|r| &r.launch));
+        for arch in build.archs {
+            let compiled = compile(&nvrtc, file.info().id, variant, &build, *arch).unwrap();
+            let found = resources(&compiled.log);
+            for launch in launches.clone() {
+                let row = found.iter().find(|row| row.entry == launch.entry).unwrap();
+                assert_eq!(row.spill_store_bytes + row.stack_bytes, 0, "{row:?}");
+            }
+        }
+    }
 }
 
 #[test]

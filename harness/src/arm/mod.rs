@@ -5,15 +5,17 @@ mod command;
 pub use command::{CommandError, CommandLine, Commands};
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use memra_contract::digest::Digest;
 use memra_contract::{DeviceKey, Problem, VariantId};
 use memra_kernels::contract::PrepareError;
+use memra_kernels::out_of_tree::{ArmFile, ArmFileError, ArmText, EXTENSION};
 use memra_kernels::registry::{self, LookupError};
 use memra_kernels::select::{SelectError, Tables, select};
 use memra_kernels::{Contract, Variant};
-use memra_ledger::record::{self, ArmKind};
+use memra_ledger::record::{self, ArmKind, OUT_OF_TREE};
 
 use crate::process::Hello;
 
@@ -26,6 +28,8 @@ pub enum ArmSpec {
     Baseline,
     /// The name of a variant.
     Variant(String),
+    /// A path that ends in `.cu`: a file of device text that was never compiled in.
+    File(PathBuf),
     /// `process:NAME`: a child process whose command the user gave under that name.
     Process(String),
     /// `engine:NAME`: an inference engine whose command the user gave under that name.
@@ -34,8 +38,15 @@ pub enum ArmSpec {
 
 /// Text that names no arm.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` names no arm: use default, baseline, the name of a variant, process:NAME, or engine:NAME")]
+#[error(
+    "`{0}` names no arm: use default, baseline, the name of a variant, a file that ends in .cu, process:NAME, or engine:NAME"
+)]
 pub struct ArmSpecError(pub String);
+
+/// Whether an arm is a file of device text.
+pub fn is_file(text: &str) -> bool {
+    text.len() > EXTENSION.len() && text.ends_with(EXTENSION)
+}
 
 impl FromStr for ArmSpec {
     type Err = ArmSpecError;
@@ -45,6 +56,7 @@ impl FromStr for ArmSpec {
         match text {
             "default" => Ok(Self::Default),
             "baseline" => Ok(Self::Baseline),
+            _ if is_file(text) => Ok(Self::File(PathBuf::from(text))),
             _ => match text.split_once(':') {
                 Some(("process", name)) if command::is_process_name(name) => Ok(Self::Process(name.to_owned())),
                 Some(("engine", name)) if command::is_process_name(name) => Ok(Self::Engine(name.to_owned())),
@@ -61,6 +73,7 @@ impl fmt::Display for ArmSpec {
             Self::Default => f.write_str("default"),
             Self::Baseline => f.write_str("baseline"),
             Self::Variant(name) => f.write_str(name),
+            Self::File(path) => write!(f, "{}", path.display()),
             Self::Process(name) => write!(f, "process:{name}"),
             Self::Engine(name) => write!(f, "engine:{name}"),
         }
@@ -74,7 +87,7 @@ pub struct KernelArm {
     pub contract: &'static dyn Contract,
     /// The variant.
     pub variant: &'static Variant,
-    /// `explicit`, or the words of [`memra_kernels::select::Reason`].
+    /// `explicit`, `out-of-tree`, or the words of [`memra_kernels::select::Reason`].
     pub chosen: String,
     /// Ledger id of the promotion behind a default.
     pub promotion: Option<String>,
@@ -106,9 +119,27 @@ impl KernelArm {
         }
     }
 
-    /// A variant that was named.
+    /// A variant that was named, registered or of a file.
     pub fn explicit(contract: &'static dyn Contract, variant: &'static Variant) -> Self {
-        Self::new(contract, variant, "explicit")
+        let is_file = contract.arm_file().is_some();
+        Self::new(contract, variant, if is_file { OUT_OF_TREE } else { "explicit" })
+    }
+
+    /// A text of a file as an arm on a device.
+    ///
+    /// # Errors
+    /// [`ArmFileError`] naming the file and the line or the field.
+    pub fn of_text(text: &ArmText, key: DeviceKey) -> Result<Self, ArmFileError> {
+        let file = ArmFile::load(text, key)?;
+        Ok(Self::explicit(file, file.variant()))
+    }
+
+    /// A file as an arm on a device.
+    ///
+    /// # Errors
+    /// [`ArmFileError`] naming the file and the line or the field.
+    pub fn of_file(path: &Path, key: DeviceKey) -> Result<Self, ArmFileError> {
+        Self::of_text(&ArmText::read(path)?, key)
     }
 
     /// What a cell record says of the arm; its gate is not known yet.
@@ -192,6 +223,19 @@ pub enum ResolveError {
         /// The variants.
         known: String,
     },
+    /// The file is no arm.
+    #[error(transparent)]
+    File(#[from] ArmFileError),
+    /// The file is an arm of another contract.
+    #[error("{file}: contract: it is an arm of `{contract}`, and the cell is of `{wanted}`")]
+    Contract {
+        /// The file.
+        file: String,
+        /// Its contract.
+        contract: &'static str,
+        /// The cell's contract.
+        wanted: &'static str,
+    },
     /// The variant cannot run the problem on this device.
     #[error(transparent)]
     CannotRun(#[from] PrepareError),
@@ -249,6 +293,16 @@ pub fn resolve(
             registry::can_run(contract, variant, problem, key)?;
             ResolvedArm::Kernel(KernelArm::explicit(contract, variant))
         }
+        ArmSpec::File(path) => {
+            let arm = KernelArm::of_file(path, key)?;
+            let (own, wanted) = (arm.contract.info().id, contract.info().id);
+            if own != wanted {
+                let file = arm.variant.source.path.to_owned();
+                return Err(ResolveError::Contract { file, contract: own, wanted });
+            }
+            registry::can_run(arm.contract, arm.variant, problem, key)?;
+            ResolvedArm::Kernel(arm)
+        }
         ArmSpec::Process(name) => {
             let missing = || ResolveError::Command {
                 kind: "process",
@@ -289,10 +343,31 @@ mod tests {
 
     #[test]
     fn text_round_trips_and_nonsense_is_refused() {
-        for text in ["default", "baseline", "avx2_q8_row", "process:peer", "process:llama.cpp-b1", "engine:memra"] {
+        for text in [
+            "default",
+            "baseline",
+            "avx2_q8_row",
+            "process:peer",
+            "process:llama.cpp-b1",
+            "engine:memra",
+            "idea.cu",
+            "some folder/Idea-1.cu",
+        ] {
             assert_eq!(text.parse::<ArmSpec>().unwrap().to_string(), text);
         }
-        for text in ["", "Avx2", "avx2-row", "process:", "process:a b", "process", "process:/x", "engine:", "motor:x"] {
+        for text in [
+            "",
+            "Avx2",
+            "avx2-row",
+            "process:",
+            "process:a b",
+            "process",
+            "process:/x",
+            "engine:",
+            "motor:x",
+            ".cu",
+            "a.cuh",
+        ] {
             let parsed = text.parse::<ArmSpec>();
             assert!(parsed.is_err() || text == "process", "{text}");
         }

@@ -205,7 +205,8 @@ pub fn outputs_digest(outputs: &TensorSet) -> Digest {
     Digest::from_bytes(&hash.finalize().into())
 }
 
-type Committed = BTreeMap<(&'static str, u64), Vec<Arc<JudgedCase>>>;
+/// Cases by contract, seed and place in the list of committed problems and families.
+type Committed = BTreeMap<(&'static str, u64, usize), Arc<JudgedCase>>;
 
 /// Bytes of the inputs and outputs of the last cases that are kept.
 const RECENT_BYTES: usize = 6 << 30;
@@ -280,8 +281,8 @@ impl JudgeCache {
         Ok(case)
     }
 
-    /// The committed cases of a contract under a seed, every family of each; judged side by side by `workers` threads the
-    /// first time they are asked for.
+    /// The committed cases of a contract under a seed whose problem is served, every family of each; those that were not judged
+    /// before are judged side by side by `workers` threads.
     ///
     /// # Errors
     /// [`CaseError`] when a committed case is not one of the contract.
@@ -290,42 +291,55 @@ impl JudgeCache {
         contract: &'static dyn Contract,
         seed: u64,
         workers: usize,
+        serves: &dyn Fn(&Problem) -> bool,
     ) -> Result<Vec<Arc<JudgedCase>>, CaseError> {
         // A poisoned lock only says that a judge panicked; what stands in the map is whole.
         let mut committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (contract.info().id, seed);
-        if let Some(cases) = committed.get(&key) {
-            return Ok(cases.clone());
-        }
-        let mut recipes = Vec::new();
+        let key = |place: usize| (contract.info().id, seed, place);
+        let (mut places, mut missing, mut place) = (Vec::new(), Vec::new(), 0);
         for case in &contract.cases().cases {
-            let problem = case.problem()?;
-            recipes.extend(case.families.iter().map(|family| (problem.clone(), family.as_str())));
+            let problem = contract.normalise(&case.problem()?)?;
+            let is_served = serves(&problem);
+            for family in &case.families {
+                if is_served {
+                    places.push(place);
+                    if !committed.contains_key(&key(place)) {
+                        missing.push((place, problem.clone(), family.as_str()));
+                    }
+                }
+                place += 1;
+            }
         }
-        let next = AtomicUsize::new(0);
-        let work = || {
-            let mut judged = Vec::new();
-            while let Some((index, (problem, family))) = {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                recipes.get(index).map(|recipe| (index, recipe))
-            } {
-                judged.push((index, JudgedCase::generated(contract, problem, family, seed)));
-            }
-            judged
-        };
-        let mut judged: Vec<_> = std::thread::scope(|scope| {
-            let others: Vec<_> = (1..workers.max(1)).map(|_| scope.spawn(work)).collect();
-            let mut judged = work();
-            for other in others {
-                judged.extend(other.join().unwrap_or_else(|payload| resume_unwind(payload)));
-            }
-            judged
-        });
-        judged.sort_by_key(|(index, _)| *index);
-        let cases = judged.into_iter().map(|(_, case)| case.map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
-        committed.insert(key, cases.clone());
-        Ok(cases)
+        for (place, case) in judged(contract, seed, workers, &missing) {
+            committed.insert(key(place), Arc::new(case?));
+        }
+        Ok(places.into_iter().filter_map(|place| committed.get(&key(place)).cloned()).collect())
     }
+}
+
+/// Judges cases side by side.
+fn judged(
+    contract: &'static dyn Contract,
+    seed: u64,
+    workers: usize,
+    recipes: &[(usize, Problem, &str)],
+) -> Vec<(usize, Result<JudgedCase, CaseError>)> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut judged = Vec::new();
+        while let Some((place, problem, family)) = recipes.get(next.fetch_add(1, Ordering::Relaxed)) {
+            judged.push((*place, JudgedCase::generated(contract, problem, family, seed)));
+        }
+        judged
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..workers.min(recipes.len()).max(1)).map(|_| scope.spawn(work)).collect();
+        let mut judged = work();
+        for other in others {
+            judged.extend(other.join().unwrap_or_else(|payload| resume_unwind(payload)));
+        }
+        judged
+    })
 }
 
 #[cfg(test)]
@@ -367,7 +381,7 @@ mod tests {
     fn committed_cases_come_in_order_and_are_judged_once() {
         let contract = registry::contract("rms_norm").unwrap();
         let cache = JudgeCache::default();
-        let cases = cache.committed(contract, 3, 3).unwrap();
+        let cases = cache.committed(contract, 3, 3, &|_| true).unwrap();
         let recipes: Vec<(String, String)> = contract
             .cases()
             .cases
@@ -379,12 +393,27 @@ mod tests {
             .collect();
         let judged: Vec<_> = cases.iter().map(|case| (case.id().problem.clone(), case.id().family.clone())).collect();
         assert_eq!(judged, recipes);
-        let again = cache.committed(contract, 3, 1).unwrap();
+        let again = cache.committed(contract, 3, 1, &|_| true).unwrap();
         assert!(cases.iter().zip(&again).all(|(a, b)| Arc::ptr_eq(a, b)));
-        assert!(!Arc::ptr_eq(&cases[0], &cache.committed(contract, 4, 1).unwrap()[0]));
+        assert!(!Arc::ptr_eq(&cases[0], &cache.committed(contract, 4, 1, &|_| true).unwrap()[0]));
         for case in &cases {
             assert!(case.ordered_judged().error.failure.is_none() && case.ordered_judged().non_finite.is_none());
         }
+    }
+
+    #[test]
+    fn only_served_cases_are_judged() {
+        let contract = registry::contract("rms_norm").unwrap();
+        let cache = JudgeCache::default();
+        let is_one_row = |problem: &Problem| problem.to_string().contains("m=1");
+        let few = cache.committed(contract, 3, 2, &is_one_row).unwrap();
+        assert!(!few.is_empty() && few.iter().all(|case| is_one_row(case.problem())));
+        assert_eq!(cache.committed.lock().unwrap().len(), few.len());
+        let all = cache.committed(contract, 3, 2, &|_| true).unwrap();
+        assert!(all.len() > few.len());
+        let again = cache.committed(contract, 3, 2, &is_one_row).unwrap();
+        assert!(few.iter().zip(&again).all(|(a, b)| Arc::ptr_eq(a, b)), "what was judged is not judged again");
+        assert!(cache.committed(contract, 3, 2, &|_| false).unwrap().is_empty());
     }
 
     #[test]

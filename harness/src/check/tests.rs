@@ -313,7 +313,7 @@ fn registered_variants_pass_on_their_committed_cases() {
     let checker = Checker::new(plan).unwrap();
     let cache = JudgeCache::default();
     for contract in CONTRACTS.iter().copied() {
-        let all = cache.committed(contract, 42, 2).unwrap();
+        let all = cache.committed(contract, 42, 2, &|_| true).unwrap();
         for variant in contract.variants().iter().copied().filter(|variant| {
             let DeviceKey::Host { tier, .. } = backend.device_key() else { panic!("no host") };
             variant.target.is_within(tier)

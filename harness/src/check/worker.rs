@@ -14,6 +14,7 @@ use std::time::Duration;
 use memra_contract::Problem;
 use memra_kernels::Contract;
 use memra_kernels::backend::Backend;
+use memra_kernels::out_of_tree::ArmText;
 use serde::{Deserialize, Serialize};
 
 use super::case::{CaseId, JudgeCache, JudgedCase};
@@ -69,6 +70,9 @@ pub struct WorkRequest {
     pub variant: String,
     /// Case.
     pub case: CaseRecipe,
+    /// Name and text of a file that is the variant, where it is none of the registry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<(String, String)>,
 }
 
 /// The answer to a request.
@@ -129,10 +133,18 @@ impl<'a> CheckWorker<'a> {
 
     fn answer(&mut self, request: &WorkRequest) -> WorkAnswer {
         let judge = || -> Result<(KernelArm, Arc<JudgedCase>), String> {
+            if let Some((name, text)) = &request.file {
+                let text = ArmText { name: name.clone(), text: text.clone() };
+                let arm = KernelArm::of_text(&text, self.backend.device_key()).map_err(|error| error.to_string())?;
+                let case = self.case(&arm, &request.case)?;
+                return Ok((arm, case));
+            }
             let contract = (self.find)(&request.contract)?;
             let variant = contract.variants().iter().find(|variant| variant.name == request.variant);
             let variant = variant.ok_or_else(|| format!("no variant `{}/{}`", request.contract, request.variant))?;
-            Ok((KernelArm::explicit(contract, variant), self.case(contract, &request.case)?))
+            let arm = KernelArm::explicit(contract, variant);
+            let case = self.case(&arm, &request.case)?;
+            Ok((arm, case))
         };
         match judge() {
             Err(why) => WorkAnswer::Refused { why },
@@ -148,7 +160,8 @@ impl<'a> CheckWorker<'a> {
         }
     }
 
-    fn case(&self, contract: &'static dyn Contract, recipe: &CaseRecipe) -> Result<Arc<JudgedCase>, String> {
+    fn case(&self, arm: &KernelArm, recipe: &CaseRecipe) -> Result<Arc<JudgedCase>, String> {
+        let contract = arm.contract;
         let (family, seed) = (recipe.family.as_str(), recipe.seed);
         let known = self.others.get(&(contract.info().id.to_owned(), recipe.clone()));
         if let Some(case) = known {
@@ -164,7 +177,9 @@ impl<'a> CheckWorker<'a> {
             let case = JudgedCase::new(contract, &problem, family, seed, digest, inputs);
             return case.map(Arc::new).map_err(|error| error.to_string());
         }
-        let committed = self.judged.committed(contract, seed, self.cpus).map_err(|error| error.to_string())?;
+        // The other cases of the variant are asked for next, and are judged side by side with this one.
+        let serves = |problem: &Problem| contract.supports(arm.variant, problem).is_ok();
+        let committed = self.judged.committed(contract, seed, self.cpus, &serves).map_err(|error| error.to_string())?;
         let text = problem.to_string();
         let known = committed.iter().find(|case| case.id().problem == text && case.id().family == family);
         if let Some(case) = known {
@@ -240,8 +255,9 @@ impl<'a> IsolatedCheck<'a> {
                 Some(worker) => worker,
                 None => self.worker.insert((self.start)()?),
             };
+            let file = arm.contract.arm_file().map(|file| (file.text().name.clone(), file.text().text.clone()));
             let request =
-                WorkRequest { contract: contract.to_owned(), variant: variant.to_owned(), case: case.clone() };
+                WorkRequest { contract: contract.to_owned(), variant: variant.to_owned(), case: case.clone(), file };
             match worker.ask(&request) {
                 Ok(WorkAnswer::Judged { id, verdict, is_lost }) => {
                     verdicts.push((id, *verdict));

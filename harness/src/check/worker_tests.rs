@@ -3,10 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use memra_contract::device::{CudaArch, CudaClass};
 use memra_contract::{DeviceKey, Problem, TensorSet};
 use memra_kernels::backend::Backend;
 use memra_kernels::backend::host::{HostBackend, Pool};
+use memra_kernels::backend::null::NullBackend;
 use memra_kernels::contract::{LaunchError, PrepareError, Prepared, Variant};
+use memra_kernels::out_of_tree::ArmText;
 use memra_kernels::{Contract, registry};
 
 use super::worker::{CaseRecipe, CheckWorker, IsolatedCheck, WorkAnswer, WorkRequest, WorkerEnd};
@@ -145,7 +148,7 @@ fn a_check_in_a_worker_is_the_check_here() {
     let cases = recipes();
     let (checked, started) = isolated(&cases, None, None);
     let cache = JudgeCache::default();
-    let judged = cache.committed(arm().contract, 42, 2).unwrap();
+    let judged = cache.committed(arm().contract, 42, 2, &|_| true).unwrap();
     let here = Checker::new(plan()).unwrap().check_kernel(&fragile(None), &arm(), &judged, 3);
     assert_eq!((checked.gate, started), (here.gate, 1));
     let (a, b) = (checked.passed.unwrap(), here.passed.unwrap());
@@ -174,6 +177,49 @@ fn a_crash_costs_its_case_and_the_rest_goes_on() {
     let (checked, _) = isolated(&cases, Some(last), None);
     let wanted = format!("swiglu/scalar on {last}");
     assert!(checked.gate.failures[0].detail.contains(&wanted), "{:?}", checked.gate.failures);
+}
+
+/// A worker whose device computes nothing.
+struct Planning(NullBackend);
+
+impl WorkerEnd for Planning {
+    fn ask(&mut self, request: &WorkRequest) -> Result<WorkAnswer, String> {
+        let mut worker = CheckWorker::new(&self.0, Checker::new(plan()).unwrap(), &find, 2);
+        let line = format!("{}\n", serde_json::to_string(request).unwrap());
+        let mut out = Vec::new();
+        worker.serve(line.as_bytes(), &mut out).map_err(|error| error.to_string())?;
+        Ok(serde_json::from_slice(&out).unwrap())
+    }
+}
+
+#[test]
+fn a_file_reaches_the_worker_as_text() {
+    let class = CudaClass { arch: CudaArch::Sm90a, sms: 132, l2_mib: 60, memory_gib: 140, power_w: 700 };
+    let backend = NullBackend::new(DeviceKey::Cuda(class));
+    let text = ArmText {
+        name: "quantise_warp.cu".to_owned(),
+        text: include_str!("../../../docs/examples/quantise_warp.cu").to_owned(),
+    };
+    let arm = KernelArm::of_text(&text, backend.device_key()).unwrap();
+    assert_eq!(arm.chosen, "out-of-tree");
+    let problem = arm.contract.normalise(&"m=2,k=64".parse().unwrap()).unwrap();
+    let cases = [CaseRecipe::generated(&problem, "normal", 42)];
+    let start = || -> std::io::Result<Box<dyn WorkerEnd>> { Ok(Box::new(Planning(backend.clone()))) };
+    let gate = IsolatedCheck::new(plan(), Box::new(start)).check(&arm, &cases, 0).unwrap().gate;
+    assert_eq!((gate.variant.as_str(), gate.source_sha256), ("quantise_warp", Some(arm.variant.source_sha256())));
+    assert!(gate.failures.iter().any(|failure| failure.reason == "poison"), "{:?}", gate.failures);
+    assert!(backend.launches() > 0);
+    let mut wrong = WorkRequest {
+        contract: "quantise".to_owned(),
+        variant: "quantise_warp".to_owned(),
+        case: cases[0].clone(),
+        file: Some((text.name.clone(), "int a;".to_owned())),
+    };
+    let Ok(WorkAnswer::Refused { why }) = Planning(backend.clone()).ask(&wrong) else { panic!() };
+    assert!(why.contains("quantise_warp.cu, line 1"), "{why}");
+    wrong.file = None;
+    let Ok(WorkAnswer::Refused { why }) = Planning(backend).ask(&wrong) else { panic!() };
+    assert!(why.contains("no variant `quantise/quantise_warp`"), "{why}");
 }
 
 #[test]
@@ -212,8 +258,12 @@ fn a_child_is_asked_line_by_line_and_its_death_has_a_reason() {
         command.args(["-c", script]);
         WorkerProcess::start(command, Duration::from_millis(patience)).unwrap()
     };
-    let request =
-        WorkRequest { contract: "swiglu".to_owned(), variant: "scalar".to_owned(), case: recipes()[0].clone() };
+    let request = WorkRequest {
+        contract: "swiglu".to_owned(),
+        variant: "scalar".to_owned(),
+        case: recipes()[0].clone(),
+        file: None,
+    };
     let refused = r#"read line; echo '{"line":"refused","why":"no"}'"#;
     let answer = shell(refused, 20_000).ask(&request);
     assert_eq!(answer, Ok(WorkAnswer::Refused { why: "no".to_owned() }));

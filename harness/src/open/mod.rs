@@ -309,9 +309,8 @@ impl<'a> Workshop<'a> {
 
     fn committed(&self, arm: &KernelArm) -> Result<Vec<Arc<JudgedCase>>, Box<CaseError>> {
         let seed = self.setup.plan.committed_seed;
-        let mut cases = self.judged.committed(arm.contract, seed, self.setup.cpus).map_err(Box::new)?;
-        cases.retain(|case| arm.contract.supports(arm.variant, case.problem()).is_ok());
-        Ok(cases)
+        let serves = |problem: &Problem| arm.contract.supports(arm.variant, problem).is_ok();
+        Ok(self.judged.committed(arm.contract, seed, self.setup.cpus, &serves).map_err(Box::new)?)
     }
 
     /// Seats two checked arms of a cell.

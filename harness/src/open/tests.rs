@@ -1,7 +1,7 @@
 //! Cells opened, checked and seated with the variants and backends there are.
 
 use memra_contract::TensorSet;
-use memra_contract::device::HostArch;
+use memra_contract::device::{CudaArch, CudaClass, HostArch};
 use memra_contract::{BlockFormat, DeviceKey, IsaTier};
 use memra_kernels::backend::Facts;
 use memra_kernels::backend::host::HostBackend;
@@ -145,6 +145,46 @@ fn a_variant_that_computes_nothing_does_not_pass() {
     let cell = shop.open(&spec()).unwrap();
     let checked = shop.check(&cell, Side::A, 0).unwrap();
     assert!(checked.passed.is_none() && checked.gate.failures.iter().any(|failure| failure.reason == "poison"));
+}
+
+const CARD: DeviceKey =
+    DeviceKey::Cuda(CudaClass { arch: CudaArch::Sm90a, sms: 132, l2_mib: 60, memory_gib: 140, power_w: 700 });
+
+fn example(name: &str) -> String {
+    format!("{}/../docs/examples/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn a_file_is_an_arm_that_is_checked_on_the_cases_it_serves() {
+    let backend = NullBackend::new(CARD);
+    let shop = Workshop::new(setup(&backend)).unwrap();
+    let file = CellSpec { b: example("q8_rows.cu"), backend: BackendKind::Cuda, ..spec() };
+    file.check().unwrap();
+    let cell = shop.open(&file).unwrap();
+    assert_eq!((cell.a.name(), cell.b.name()), ("cuda_stored_q8_0", "q8_rows"));
+    let checked = shop.check(&cell, Side::B, 0).unwrap();
+    assert_eq!((checked.arm.chosen.as_str(), checked.arm.source.as_deref()), ("out-of-tree", Some("q8_rows.cu")));
+    assert_eq!(checked.arm.layout.split(':').next(), Some("a row"));
+    // Its own problem and those of one row that the contract commits; a device that computes nothing passes none.
+    assert!(checked.gate.problems.contains(&cell.problem().to_string()) && checked.gate.problems.len() >= 4);
+    assert!(checked.gate.problems.iter().all(|text| text.contains("m=1,seg=q8_0:")), "{:?}", checked.gate.problems);
+    assert!(!checked.gate.is_passed && checked.passed.is_none());
+    assert_eq!(checked.gate.variant, "q8_rows");
+    let launches = backend.launches();
+    assert!(launches > 0);
+    // Whatever is wrong is said before anything is judged.
+    for (broken, needle) in [
+        (CellSpec { problem: "m=2,k=64,seg=q8_0:24".to_owned(), ..file.clone() }, "it serves 1 to 1 rows"),
+        (CellSpec { b: example("quantise_warp.cu"), ..file.clone() }, "arm of `quantise`, and the cell is of `matmul`"),
+        (CellSpec { b: "none.cu".to_owned(), ..file.clone() }, "arm b: none.cu: "),
+    ] {
+        let text = error(&shop, &broken);
+        assert!(text.starts_with("cell `tiny`: arm b: ") && text.contains(needle), "{text}");
+    }
+    assert_eq!(backend.launches(), launches);
+    let host = NullBackend::new(DeviceKey::Host { arch: HostArch::Other, tier: IsaTier::Scalar });
+    let shop = Workshop::new(setup(&host)).unwrap();
+    assert!(error(&shop, &file).contains("q8_rows.cu: it runs on a CUDA card"));
 }
 
 #[test]

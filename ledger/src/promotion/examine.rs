@@ -10,7 +10,7 @@ use super::evidence::Receipts;
 use super::{FamilyKey, MIN_REPLICATES, Refusal, RegistryFacts, Rule, VariantFacts};
 use crate::chain::ReceiptFile;
 use crate::entry::{CellEvidence, Citation, Effect, Regime};
-use crate::record::{Arm, ArmKind, Body, CellBody, GateBody, SessionBody, Verdict, VerdictBody};
+use crate::record::{Arm, ArmKind, Body, CellBody, GateBody, OUT_OF_TREE, SessionBody, Verdict, VerdictBody};
 use crate::rigs::RigRegistry;
 use crate::verify::Found;
 
@@ -225,6 +225,9 @@ pub(super) fn check_arm<'a>(
     let name = &arm.variant;
     if arm.kind != ArmKind::Kernel {
         return Err(refuse(Rule::Variant, format!("`{name}` is a process, not a variant")));
+    }
+    if arm.chosen == OUT_OF_TREE {
+        return Err(refuse(Rule::Variant, format!("out-of-tree arms are not promotable, and `{name}` is one")));
     }
     let Some(facts) = registry.find(&key.contract, key.revision, name) else {
         let why = format!("the registry has no variant `{name}` of {} revision {}", key.contract, key.revision);

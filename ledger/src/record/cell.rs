@@ -102,6 +102,9 @@ pub enum ArmKind {
     Engine,
 }
 
+/// What [`Arm::chosen`] says of a file that was never compiled in. Nothing is promoted on a record of such an arm.
+pub const OUT_OF_TREE: &str = "out-of-tree";
+
 /// One competitor.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Arm {
@@ -109,7 +112,8 @@ pub struct Arm {
     pub kind: ArmKind,
     /// Variant name, or the name the process gave itself.
     pub variant: String,
-    /// How the variant was named: `explicit`, or the selection reason for `default` and `baseline`.
+    /// How the variant was named: `explicit`, `out-of-tree` for a file that was never compiled in, or the selection reason for
+    /// `default` and `baseline`.
     pub chosen: String,
     /// Weight layout; empty for a process.
     pub layout: String,

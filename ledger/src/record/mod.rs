@@ -9,8 +9,8 @@ mod gate;
 mod session;
 
 pub use cell::{
-    Arm, ArmKind, Block, CellBody, CellKey, CellPlan, CellResult, Inputs, PeakMemory, QuadObservation, Slots, Verdict,
-    VerdictBody, VoidQuad, WarmUp, WeightSource, WorkloadPlan,
+    Arm, ArmKind, Block, CellBody, CellKey, CellPlan, CellResult, Inputs, OUT_OF_TREE, PeakMemory, QuadObservation,
+    Slots, Verdict, VerdictBody, VoidQuad, WarmUp, WeightSource, WorkloadPlan,
 };
 pub use gate::{GateBody, GateFailure};
 pub use session::{Rig, RigClass, SessionBody, SessionPlan, Tool};

@@ -146,8 +146,9 @@ pub struct RunArguments {
     /// Problem of that cell, for example m=1,k=576,seg=q8_0:49152. With --tensor only the axes that the tensor does not say.
     #[arg(long, value_name = "AXES", requires = "contract")]
     pub problem: Option<String>,
-    /// An arm, given twice: first the incumbent, then the challenger. A variant, `baseline`, `default` or `process:NAME`; for a
-    /// workload `engine:NAME`, where `engine:memra` is this program. With named cells it replaces their arms.
+    /// An arm, given twice: first the incumbent, then the challenger. A variant, `baseline`, `default`, a file that ends in .cu
+    /// or `process:NAME`; for a workload `engine:NAME`, where `engine:memra` is this program. With named cells it replaces
+    /// their arms.
     #[arg(long, value_name = "ARM")]
     pub arm: Vec<String>,
     /// Workload of a cell given here, for two engines: prompt=512, or generated=64,depth=2048.
@@ -253,7 +254,8 @@ impl CacheMode {
 /// `check`.
 #[derive(Debug, Args)]
 pub struct CheckArguments {
-    /// Variants as contract or contract/variant; everything this machine can run by default.
+    /// Variants as contract or contract/variant, or files that end in .cu, for --backend cuda; everything this machine can run
+    /// by default.
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
     /// Also judge on real weights of this model file (GGUF).

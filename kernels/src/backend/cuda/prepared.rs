@@ -109,7 +109,7 @@ pub(super) struct CudaPrepared {
 }
 
 impl CudaPrepared {
-    /// Uploads a form with so many copies of what rotates.
+    /// Uploads a form with so many copies of what rotates, and runs its prologue on each.
     pub(super) fn new(
         driver: &Arc<Driver>,
         module: Arc<Module>,
@@ -149,17 +149,19 @@ impl CudaPrepared {
                 Arg::F32(value) => u64::from(value.to_bits()),
                 Arg::Null => 0,
             };
-            let of_copy = form
-                .launches
-                .iter()
-                .zip(&functions)
-                .map(|(LaunchForm { block, shared_bytes, args, .. }, (function, grid))| {
-                    let args = args.iter().map(address).collect();
-                    let mut launch = Launch::new(*function, *grid, *block, *shared_bytes, args);
-                    launch.is_overlapped = form.mode == LaunchMode::Overlapped;
-                    launch
-                })
-                .collect();
+            let launch = |form: &LaunchForm, function: Function, grid: [u32; 3]| {
+                Launch::new(function, grid, form.block, form.shared_bytes, form.args.iter().map(address).collect())
+            };
+            for prologue in &form.prologue {
+                let function = module.function(&prologue.entry, prologue.shared_bytes)?;
+                driver.launch(&launch(prologue, function, prologue.grid))?;
+            }
+            let of_copy = form.launches.iter().zip(&functions).map(|(form_of, (function, grid))| {
+                let mut launch = launch(form_of, *function, *grid);
+                launch.is_overlapped = form.mode == LaunchMode::Overlapped;
+                launch
+            });
+            let of_copy = of_copy.collect();
             launches.push(of_copy);
         }
         driver.synchronise()?;

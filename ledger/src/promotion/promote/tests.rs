@@ -148,6 +148,18 @@ fn a_verdict_that_is_not_faster_is_refused() {
 }
 
 #[test]
+fn arms_out_of_the_tree_are_not_promotable() {
+    for is_a in [false, true] {
+        assert_edit_refused(Rule::Variant, "out-of-tree arms are not promotable", |file| {
+            for cell in cells(file) {
+                let arm = if is_a { &mut cell.a } else { &mut cell.b };
+                arm.chosen = crate::record::OUT_OF_TREE.to_owned();
+            }
+        });
+    }
+}
+
+#[test]
 fn too_few_or_chosen_replicates_are_refused() {
     let mut world = World::new();
     let few = Cell { thetas: vec![-100_000; 4], ..faster(1, "scalar", "one_row") };

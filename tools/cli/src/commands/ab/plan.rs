@@ -7,6 +7,7 @@ use memra_contract::{AxisValue, Problem};
 use memra_harness::arm::{ArmSpec, CommandLine, Commands};
 use memra_harness::cell::{self, BackendKind, CacheMode, CellSpec, FileTensor};
 use memra_harness::weights;
+use memra_kernels::out_of_tree::ArmText;
 use memra_kernels::{Contract, registry};
 
 use crate::checkout;
@@ -47,6 +48,7 @@ pub(super) fn cells(arguments: &RunArguments) -> anyhow::Result<Vec<CellSpec>> {
             cell.backend = backend;
         }
         cell.check()?;
+        check_files(cell)?;
         let weights = cell.weights.as_ref().map(|weights| (&weights.file, "--weights"));
         let model = cell.workload.as_ref().map(|workload| (&workload.model, "--model"));
         for (file, option) in [weights, model].into_iter().flatten() {
@@ -72,6 +74,22 @@ pub(super) fn cells(arguments: &RunArguments) -> anyhow::Result<Vec<CellSpec>> {
         );
     }
     Ok(cells)
+}
+
+/// Holds files that are arms to the cell, so that what is wrong with them is said before anything is measured.
+fn check_files(cell: &CellSpec) -> anyhow::Result<()> {
+    for text in [&cell.a, &cell.b] {
+        let ArmSpec::File(path) = text.parse()? else { continue };
+        let header = ArmText::read(&path)?.header()?;
+        let contract = header.contract.info().id;
+        if contract != cell.contract {
+            bail!("{text}: contract: it is an arm of `{contract}`, and the cell is of `{}`", cell.contract);
+        }
+        if cell.backend != BackendKind::Cuda {
+            bail!("{text} runs on a card: say --backend cuda");
+        }
+    }
+    Ok(())
 }
 
 /// The commands of process arms and engines. This program itself is the engine `memra`, unless another command was given.
@@ -204,5 +222,39 @@ fn models_folder(given: Option<&Path>) -> PathBuf {
         (Some(folder), _) => folder.to_owned(),
         (None, Some(checkout)) => checkout.join("models"),
         (None, None) => PathBuf::from("models"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::{AbCommand, Cli, Command};
+
+    fn planned(words: &[&str]) -> anyhow::Result<Vec<CellSpec>> {
+        let line = ["memra-lab", "ab", "run", "--contract=matmul", "--problem=m=1,k=64,seg=q8_0:8", "--arm=default"];
+        let Command::Ab { command: AbCommand::Run(arguments) } = Cli::parse_from(line.iter().chain(words)).command
+        else {
+            bail!("another command")
+        };
+        cells(&arguments)
+    }
+
+    #[test]
+    fn files_are_held_to_the_cell_before_anything_is_measured() {
+        let example = |name: &str| format!("--arm={}/../../docs/examples/{name}", env!("CARGO_MANIFEST_DIR"));
+        let (file, other) = (example("q8_rows.cu"), example("quantise_warp.cu"));
+        let cells = planned(&[file.as_str(), "--backend=cuda"]).unwrap();
+        assert_eq!((cells[0].backend, cells[0].a.as_str()), (BackendKind::Cuda, "default"));
+        assert!(cells[0].b.ends_with("q8_rows.cu"));
+        for (words, wanted) in [
+            ([file.as_str(), "--backend=host"], "q8_rows.cu runs on a card: say --backend cuda"),
+            ([other.as_str(), "--backend=cuda"], "an arm of `quantise`, and the cell is of `matmul`"),
+            (["--arm=none.cu", "--backend=cuda"], "none.cu: "),
+        ] {
+            let error = planned(&words).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{error}");
+        }
     }
 }

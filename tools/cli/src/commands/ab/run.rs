@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, bail};
 use memra_contract::digest::Digest;
-use memra_harness::arm::Commands;
+use memra_harness::arm::{self, Commands};
 use memra_harness::cell::{self, BackendKind, CellSpec};
 use memra_harness::lock::{self, DeviceLock};
 use memra_harness::observe::{Observer, observe_quads};
@@ -398,7 +398,9 @@ fn command_line(arguments: &RunArguments) -> Vec<String> {
     option("problem", arguments.problem.clone());
     option("workload", arguments.workload.clone());
     for arm in &arguments.arm {
-        option("arm", Some(arm.clone()));
+        // Of a file its name alone.
+        let name = if arm::is_file(arm) { arm.rsplit(['/', '\\']).next().unwrap_or_default() } else { arm };
+        option("arm", Some(name.to_owned()));
     }
     option("tensor", arguments.tensor.clone());
     option("family", arguments.family.clone());

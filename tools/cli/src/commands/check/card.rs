@@ -1,6 +1,7 @@
 //! `check --backend cuda`: every variant in a process of its own, and kernels that are wrong on purpose.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use memra_harness::check::{CaseRecipe, CheckPlan, CheckWorker, Checker, Isolated
 use memra_harness::outcome;
 use memra_harness::planted::{self, Planted};
 use memra_kernels::contract::Target;
+use memra_kernels::out_of_tree::{ArmFile, ArmText};
 use memra_kernels::{Contract, registry};
 use memra_ledger::record::GateBody;
 
@@ -44,8 +46,16 @@ pub(super) fn serve(is_planted: bool) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Checks variants on the card. `worker` are the words of this program behind which options of `check` follow.
-pub(super) fn check(arguments: &CheckArguments, targets: Vec<Pair>, worker: &[&str]) -> anyhow::Result<Outcome> {
+/// Checks variants and files on the card. `worker` are the words of this program behind which options of `check` follow.
+pub(super) fn check(
+    arguments: &CheckArguments,
+    targets: Vec<Pair>,
+    files: &[String],
+    worker: &[&str],
+) -> anyhow::Result<Outcome> {
+    // A file that is no arm is told of where there is no card, too.
+    let texts = files.iter().map(|file| ArmText::read(Path::new(file))).collect::<Result<Vec<_>, _>>()?;
+    texts.iter().try_for_each(|text| text.header().map(drop))?;
     let card = cuda::needed("check --backend cuda")?;
     let key = DeviceKey::Cuda(card.facts.class);
     let program = std::env::current_exe().context("path of this program")?;
@@ -58,11 +68,15 @@ pub(super) fn check(arguments: &CheckArguments, targets: Vec<Pair>, worker: &[&s
         Ok(Box::new(WorkerProcess::start(command, PATIENCE)?))
     };
     let mut isolated = IsolatedCheck::new(CheckPlan::for_card(), Box::new(start));
-    let targets = if arguments.planted {
+    let mut targets = if arguments.planted {
         Planted.variants().iter().map(|variant| -> Pair { (&Planted, *variant) }).collect()
     } else {
         on_cards(arguments, targets)
     };
+    for text in &texts {
+        let file = ArmFile::load(text, key)?;
+        targets.push((file, file.variant()));
+    }
     let mut outcome = Outcome::new(key);
     for (contract, variant) in targets {
         let cases = recipes(arguments, contract)?;

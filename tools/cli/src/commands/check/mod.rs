@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use memra_artifact::{GgufModel, Tensor};
 use memra_contract::{BlockFormat, DeviceKey, Problem};
-use memra_harness::arm::KernelArm;
+use memra_harness::arm::{self, KernelArm};
 use memra_harness::cell::BackendKind;
 use memra_harness::check::{CheckPlan, Checker, JudgeCache, JudgedCase};
 use memra_harness::outcome;
@@ -56,6 +56,7 @@ impl Outcome {
             variant: variant.name,
             passed,
             failed,
+            is_out_of_tree: contract.arm_file().is_some(),
             gate,
         });
     }
@@ -67,6 +68,8 @@ struct VariantOutcome {
     variant: &'static str,
     passed: u64,
     failed: u64,
+    /// Whether it is a file that was never compiled in: not promotable.
+    is_out_of_tree: bool,
     gate: GateBody,
 }
 
@@ -91,11 +94,14 @@ pub fn run(arguments: &CheckArguments, worker: &[&str]) -> anyhow::Result<u8> {
     if threads.contains(&0) {
         bail!("--threads 0: a launch runs on at least one thread");
     }
-    let targets = targets(&arguments.names)?;
-    let outcome = match arguments.backend.kind() {
-        Some(BackendKind::Cuda) => card::check(arguments, targets, worker)?,
-        _ if arguments.planted => bail!("--planted is for --backend cuda"),
-        _ => on_host(arguments, threads, targets)?,
+    let (files, names): (Vec<_>, Vec<_>) = arguments.names.iter().cloned().partition(|name| arm::is_file(name));
+    // Files alone are checked alone.
+    let targets = if names.is_empty() && !files.is_empty() { Vec::new() } else { targets(&names)? };
+    let outcome = match (arguments.backend.kind(), files.first()) {
+        (Some(BackendKind::Cuda), _) => card::check(arguments, targets, &files, worker)?,
+        (_, Some(file)) => bail!("{file} runs on a card: say --backend cuda"),
+        (_, None) if arguments.planted => bail!("--planted is for --backend cuda"),
+        (_, None) => on_host(arguments, threads, targets)?,
     };
     if arguments.json {
         ui::print_json(&outcome)?;
@@ -253,12 +259,13 @@ fn cases_of(
     extra: &[Arc<JudgedCase>],
 ) -> anyhow::Result<Vec<Arc<JudgedCase>>> {
     let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let serves = |problem: &Problem| contract.supports(variant, problem).is_ok();
     let mut cases = Vec::new();
     for seed in 0..u64::from(arguments.seeds) {
-        cases.extend(cache.committed(contract, FIRST_SEED + seed, workers)?);
+        cases.extend(cache.committed(contract, FIRST_SEED + seed, workers, &serves)?);
     }
     cases.extend(extra.iter().filter(|case| case.contract().info().id == contract.info().id).cloned());
-    cases.retain(|case| contract.supports(variant, case.problem()).is_ok());
+    cases.retain(|case| serves(case.problem()));
     Ok(cases)
 }
 
@@ -284,6 +291,9 @@ fn show(outcome: &Outcome) -> anyhow::Result<()> {
                 checked.contract, checked.variant, failure.case, failure.threads, failure.reason, failure.detail
             ))?;
         }
+    }
+    for checked in outcome.variants.iter().filter(|checked| checked.is_out_of_tree) {
+        ui::print(format_args!("{}/{} is out of the tree: not promotable", checked.contract, checked.variant))?;
     }
     for skipped in &outcome.skipped {
         ui::print(format_args!("skipped: {}", skipped.why))?;
