@@ -27,6 +27,7 @@ const FILES: &[(&str, &str)] = &[
     ("demo.toml", include_str!("../../cells/demo.toml")),
     ("embed.toml", include_str!("../../cells/embed.toml")),
     ("engine.toml", include_str!("../../cells/engine.toml")),
+    ("gemma3.toml", include_str!("../../cells/gemma3.toml")),
     ("h200-ceilings.toml", include_str!("../../cells/h200-ceilings.toml")),
     ("h200.toml", include_str!("../../cells/h200.toml")),
     ("layers.toml", include_str!("../../cells/layers.toml")),

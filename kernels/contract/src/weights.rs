@@ -7,7 +7,9 @@ mod blocks;
 mod float8;
 mod iq3_s_grid;
 
+pub use blocks::IQ4_VALUES;
 pub use float8::{E2M1_DOUBLED, e4m3_to_f32, f32_to_e4m3, ue4m3_to_f32};
+pub use iq3_s_grid::IQ3_S_GRID;
 
 use crate::format::BlockFormat;
 

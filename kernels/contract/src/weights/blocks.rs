@@ -7,7 +7,7 @@ use super::float8::{E2M1_DOUBLED, ue4m3_to_f32};
 use super::iq3_s_grid::IQ3_S_GRID;
 
 /// The sixteen values of IQ4_XS.
-const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+pub const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 /// Unpacks a block of `BYTES`: quants and scales are appended.
 type Scaled<const BYTES: usize> = fn(&[u8; BYTES], &mut Vec<i8>, &mut Vec<f32>);

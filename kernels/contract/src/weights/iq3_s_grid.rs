@@ -4,7 +4,7 @@
 /// `gguf.quants.IQ3_S` in the Python package gguf 0.19.0; the sha256 of their 2048 bytes is
 /// bd1af4945a1717c65610b0284e4628b9a1ba3b306fae3a06f6e5f597356e349f.
 #[rustfmt::skip]
-pub(super) const IQ3_S_GRID: [u32; 512] = [
+pub const IQ3_S_GRID: [u32; 512] = [
     0x0101_0101, 0x0101_0103, 0x0101_0105, 0x0101_010b, 0x0101_010f, 0x0101_0301, 0x0101_0303, 0x0101_0305,
     0x0101_0309, 0x0101_030d, 0x0101_0501, 0x0101_0503, 0x0101_050b, 0x0101_0707, 0x0101_0901, 0x0101_0905,
     0x0101_090b, 0x0101_090f, 0x0101_0b03, 0x0101_0b07, 0x0101_0d01, 0x0101_0d05, 0x0101_0f03, 0x0101_0f09,

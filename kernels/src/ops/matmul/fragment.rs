@@ -11,6 +11,7 @@
 use memra_contract::BlockFormat;
 
 use super::problem::Segment;
+use super::stored_block::{Stored, StoredBlock};
 
 /// Rows of a row tile.
 pub(super) const TILE: usize = 16;
@@ -45,16 +46,6 @@ pub(super) static FRAGMENTS: &[Fragment] = &[
     Fragment::new(BlockFormat::IQ4_XS, 1072, 128, 1, "FORMAT_IQ4_XS"),
     Fragment::new(BlockFormat::NVFP4, 1152, 0, 1, "FORMAT_NVFP4"),
 ];
-
-/// One block of 32 of one row as it is stored: codes and what belongs to them.
-struct Block {
-    /// Quants as they are stored: signed bytes, unsigned codes, or indices of a codebook.
-    codes: [u8; 32],
-    /// The f16 scale and minimum of the block or of its super-block.
-    halves: [u16; 2],
-    /// Integer scales: q4_k and q5_k scale and minimum; q6_k and nvfp4 those of both halves; iq4_xs the six bits of its scale.
-    small: [u8; 2],
-}
 
 impl Fragment {
     const fn new(
@@ -91,90 +82,18 @@ impl Fragment {
     pub(super) fn pack(&self, segment: Segment, k: usize, stored: &[u8]) -> Vec<u8> {
         debug_assert_eq!(segment.format, self.format);
         let (row_bytes, tile_bytes) = (segment.row_bytes(k), self.tile_bytes(k));
+        let form = Stored::of(self.format);
         let mut packed = vec![0; segment.n.div_ceil(TILE) * tile_bytes];
         let rows: Vec<&[u8]> = stored.chunks_exact(row_bytes).collect();
         in_parallel(&mut packed, tile_bytes, |tile, bytes| {
             let rows = &rows[tile * TILE..rows.len().min((tile + 1) * TILE)];
             for (row, stored) in rows.iter().enumerate() {
                 for block in 0..k / 32 {
-                    self.put(bytes, Self::units(k), row, block, &self.block(stored, block));
+                    self.put(bytes, Self::units(k), row, block, &form.read(stored, block));
                 }
             }
         });
         packed
-    }
-
-    /// Reads a stored block.
-    fn block(&self, row: &[u8], block: usize) -> Block {
-        let half = |bytes: &[u8], at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-        let nibbles = |bytes: &[u8]| std::array::from_fn(|i| if i < 16 { bytes[i] & 15 } else { bytes[i - 16] >> 4 });
-        let fifth = |codes: [u8; 32], high: &[u8]| {
-            let bits = u32::from_le_bytes([high[0], high[1], high[2], high[3]]);
-            std::array::from_fn(|i| codes[i] | ((bits >> i & 1) as u8) << 4)
-        };
-        let size = self.format.block_bytes as usize;
-        let of = |elements: usize| &row[block * 32 / elements * size..][..size];
-        let s = block % 8;
-        match self.format {
-            BlockFormat::Q8_0 => {
-                let b = of(32);
-                Block { codes: std::array::from_fn(|i| b[2 + i]), halves: [half(b, 0), 0], small: [0; 2] }
-            }
-            BlockFormat::Q4_0 => {
-                let b = of(32);
-                Block { codes: nibbles(&b[2..]), halves: [half(b, 0), 0], small: [0; 2] }
-            }
-            BlockFormat::Q4_1 => {
-                let b = of(32);
-                Block { codes: nibbles(&b[4..]), halves: [half(b, 0), half(b, 2)], small: [0; 2] }
-            }
-            BlockFormat::Q5_0 => {
-                let b = of(32);
-                Block { codes: fifth(nibbles(&b[6..]), &b[2..6]), halves: [half(b, 0), 0], small: [0; 2] }
-            }
-            BlockFormat::Q5_1 => {
-                let b = of(32);
-                Block { codes: fifth(nibbles(&b[8..]), &b[4..8]), halves: [half(b, 0), half(b, 2)], small: [0; 2] }
-            }
-            BlockFormat::Q4_K | BlockFormat::Q5_K => {
-                let b = of(256);
-                let is_five = self.format == BlockFormat::Q5_K;
-                let quants = &b[if is_five { 48 } else { 16 } + s / 2 * 32..][..32];
-                let codes = std::array::from_fn(|i| {
-                    let nibble = if s.is_multiple_of(2) { quants[i] & 15 } else { quants[i] >> 4 };
-                    if is_five { nibble | (b[16 + i] >> s & 1) << 4 } else { nibble }
-                });
-                Block { codes, halves: [half(b, 0), half(b, 2)], small: k_scales(&b[4..16], s) }
-            }
-            BlockFormat::Q6_K => {
-                let b = of(256);
-                let (h, part) = (s / 4, s % 4);
-                let codes = std::array::from_fn(|i| {
-                    let low = b[64 * h + i + 32 * (part % 2)];
-                    let low = if part < 2 { low & 15 } else { low >> 4 };
-                    low | (b[128 + 32 * h + i] >> (2 * part) & 3) << 4
-                });
-                Block { codes, halves: [half(b, 208), 0], small: [b[192 + 2 * s], b[193 + 2 * s]] }
-            }
-            BlockFormat::IQ4_XS => {
-                let b = of(256);
-                let low = b[4 + s / 2] >> (4 * (s % 2)) & 15;
-                let high = (half(b, 2) >> (2 * s) & 3) as u8;
-                Block { codes: nibbles(&b[8 + 16 * s..][..16]), halves: [half(b, 0), 0], small: [low | high << 4, 0] }
-            }
-            _ => {
-                // nvfp4: two groups of 16 a block, each with its elements j and j + 8 in a byte.
-                let b = of(64);
-                let first = block % 2 * 2;
-                let codes = std::array::from_fn(|i| {
-                    let byte = b[4 + 8 * (first + i / 16) + i % 8];
-                    if i % 16 < 8 { byte & 15 } else { byte >> 4 }
-                });
-                // The code of not-a-number stands for zero, and the device text knows only numbers.
-                let scale = |byte: u8| if byte == 0x7F { 0 } else { byte };
-                Block { codes, halves: [0; 2], small: [scale(b[first]), scale(b[first + 1])] }
-            }
-        }
     }
 
     /// The element of a block that byte `byte` of word `word` of lane `t` of a row stands for. Halves with scales of their own are
@@ -187,7 +106,7 @@ impl Fragment {
     }
 
     /// Puts a block of a row to its places.
-    fn put(&self, tile: &mut [u8], units: usize, row: usize, block: usize, b: &Block) {
+    fn put(&self, tile: &mut [u8], units: usize, row: usize, block: usize, b: &StoredBlock) {
         let (chain, of_chain) = (block % 8, block / 8);
         let (unit, i) = (of_chain / 4, of_chain % 4);
         let (g, upper) = (row % 8, row / 8);
@@ -254,17 +173,12 @@ impl Fragment {
                 tile[base + 1024 + lane] |= (b.small[0] & 15) << (4 * upper);
                 tile[base + 1056 + lane / 2] |= (b.small[0] >> 4) << (4 * (lane % 2) + 2 * upper);
             }
-            _ => tile[base + 1024 + lane * 4 + 2 * upper..][..2].copy_from_slice(&b.small),
+            _ => {
+                // The code of not-a-number stands for zero, and the device text knows only numbers.
+                let scales = b.small.map(|byte| if byte == 0x7F { 0 } else { byte });
+                tile[base + 1024 + lane * 4 + 2 * upper..][..2].copy_from_slice(&scales);
+            }
         }
-    }
-}
-
-/// The six-bit scale and minimum of sub-block `j` of a K super-block.
-fn k_scales(packed: &[u8], j: usize) -> [u8; 2] {
-    if j < 4 {
-        [packed[j] & 63, packed[j + 4] & 63]
-    } else {
-        [packed[j + 4] & 15 | packed[j - 4] >> 6 << 4, packed[j + 4] >> 4 | packed[j] >> 6 << 4]
     }
 }
 

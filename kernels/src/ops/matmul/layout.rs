@@ -6,6 +6,7 @@ use half::f16;
 use memra_contract::BlockFormat;
 use memra_contract::order::QUANT_BLOCK;
 
+use super::block_panel::Form;
 use super::problem::Segment;
 use crate::backend::host::{Partition, Pool};
 use crate::memory::{Bytes, MemoryError, Shared};
@@ -33,6 +34,13 @@ pub enum Layout {
     /// row: elements `4g..4g+4` in the low and `16+4g..16+4g+4` in the high nibbles. Rows past the end are all zero.
     /// Panels start at multiples of 64 bytes.
     MinPanel {
+        /// Rows of a panel.
+        rows: usize,
+    },
+    /// Other quantised formats in panels of `rows` rows: blocks of 32 in order of chains ([`CHAIN_ORDER`]) and of blocks inside
+    /// a chain, each its codes and then its scales, then the f16 scales of super-blocks (`block_panel.rs`). Rows past the end
+    /// are all zero. Panels start at multiples of 64 bytes.
+    BlockPanel {
         /// Rows of a panel.
         rows: usize,
     },
@@ -68,6 +76,9 @@ impl Layout {
             Self::Stored => segment.row_bytes(k),
             Self::Panel { rows, .. } => (rows * k + rows * k / QUANT_BLOCK * 2).next_multiple_of(64),
             Self::MinPanel { rows } => (rows * k / QUANT_BLOCK * MIN_BLOCK).next_multiple_of(64),
+            Self::BlockPanel { rows } => {
+                Form::of(segment.format).map_or(0, |form| form.panel_bytes(rows, k)).next_multiple_of(64)
+            }
         }
     }
 }
@@ -93,7 +104,7 @@ impl StoredSegment<'_> {
     fn packed_bytes(&self) -> usize {
         let rows = match self.layout {
             Layout::Stored => 1,
-            Layout::Panel { rows, .. } | Layout::MinPanel { rows } => rows,
+            Layout::Panel { rows, .. } | Layout::MinPanel { rows } | Layout::BlockPanel { rows } => rows,
         };
         self.segment.n.div_ceil(rows) * self.layout.stride(self.segment, self.k)
     }
@@ -136,6 +147,13 @@ impl StoredSegment<'_> {
                     for lane in 0..rows.min(segment.n - p * rows) {
                         pack_min_row(rows, lane, &stored[(p * rows + lane) * row_bytes..][..row_bytes], panel);
                     }
+                }
+            }
+            Layout::BlockPanel { rows } => {
+                let Some(form) = Form::of(segment.format) else { return };
+                let row_bytes = segment.row_bytes(k);
+                for (panel, stored) in bytes.chunks_exact_mut(stride).zip(stored.chunks(rows * row_bytes)) {
+                    form.pack(rows, stored, row_bytes, panel);
                 }
             }
         }
@@ -236,6 +254,13 @@ impl PackedSegment {
                     }
                 }
                 return stored;
+            }
+            Layout::BlockPanel { rows } => {
+                let stride = self.layout.stride(self.segment, self.k);
+                let form = Form::of(self.segment.format);
+                return form.map_or_else(Vec::new, |form| {
+                    form.unpack(rows, self.segment, self.k, stride, self.bytes.as_slice())
+                });
             }
         };
         let flip = if is_offset { 0x80 } else { 0 };

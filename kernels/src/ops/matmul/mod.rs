@@ -1,9 +1,13 @@
 //! Matrix product: activations of `m` rows times the weights of one or more segments that share them.
 
 #[cfg(target_arch = "x86_64")]
+mod avx2_block_panel8;
+#[cfg(target_arch = "x86_64")]
 mod avx2_f32_row;
 #[cfg(target_arch = "x86_64")]
 mod avx2_f32_tile4;
+#[cfg(target_arch = "x86_64")]
+mod avx2_float_tile;
 #[cfg(target_arch = "x86_64")]
 mod avx2_q4_1_panel8;
 #[cfg(target_arch = "x86_64")]
@@ -11,9 +15,14 @@ mod avx2_q8_panel8;
 #[cfg(target_arch = "x86_64")]
 mod avx2_q8_row;
 #[cfg(target_arch = "x86_64")]
+mod avx512vnni_block_panel16;
+#[cfg(target_arch = "x86_64")]
+mod avx512vnni_float_tile;
+#[cfg(target_arch = "x86_64")]
 mod avx512vnni_q4_1_panel16;
 #[cfg(target_arch = "x86_64")]
 mod avx512vnni_q8_panel16;
+mod block_panel;
 mod cuda;
 mod fragment;
 mod inputs;
@@ -25,6 +34,7 @@ mod product;
 mod row;
 mod rows;
 mod scalar;
+mod stored_block;
 mod variants;
 
 pub(crate) use layout::panel_order;

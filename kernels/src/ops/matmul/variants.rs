@@ -5,13 +5,15 @@ use std::sync::LazyLock;
 
 use memra_contract::{BlockFormat, IsaTier, order};
 
+#[cfg(target_arch = "x86_64")]
+use super::block_panel::{self, Panelled as _};
 use super::layout::{Layout, PackedSegment};
 use super::problem::MatmulProblem;
 use super::{ID, cuda, scalar};
 #[cfg(target_arch = "x86_64")]
 use super::{
-    avx2_f32_row, avx2_f32_tile4, avx2_q4_1_panel8, avx2_q8_panel8, avx2_q8_row, avx512vnni_q4_1_panel16,
-    avx512vnni_q8_panel16,
+    avx2_block_panel8, avx2_f32_row, avx2_f32_tile4, avx2_float_tile, avx2_q4_1_panel8, avx2_q8_panel8, avx2_q8_row,
+    avx512vnni_block_panel16, avx512vnni_float_tile, avx512vnni_q4_1_panel16, avx512vnni_q8_panel16,
 };
 use crate::backend::host::Part;
 use crate::contract::{PrepareError, Source, Target, Variant};
@@ -61,7 +63,7 @@ pub struct MatmulVariant {
 }
 
 macro_rules! source {
-    ($file:literal) => {
+    ($file:expr) => {
         Source { path: concat!("kernels/src/ops/matmul/", $file), text: include_str!($file) }
     };
 }
@@ -86,6 +88,80 @@ macro_rules! scalar {
             layout: Layout::Stored,
             unit: 1,
             kernel: scalar::unpacked,
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! block_panel {
+    ($name:literal, $form:ident, $tier:ident, $rows:literal, $layout:literal, $module:ident, $text:literal) => {
+        MatmulVariant {
+            listed: Variant {
+                name: $name,
+                summary: $text,
+                target: Target::Host(IsaTier::$tier),
+                layout: $layout,
+                order_class: block_panel::$form::FORM.class,
+                rows: (1, 4096),
+                source: source!(concat!(stringify!($module), ".rs")),
+            },
+            format: block_panel::$form::FORM.format,
+            layout: Layout::BlockPanel { rows: $rows },
+            unit: $rows,
+            kernel: $module::kernel::<block_panel::$form>,
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! block_panel8 {
+    ($name:literal, $form:ident) => {
+        block_panel!(
+            $name,
+            $form,
+            Avx2,
+            8,
+            "panel8_block",
+            avx2_block_panel8,
+            "panels of eight weight rows in chain order, blocks with their scales in one stream, codes unpacked once for four \
+             activation rows"
+        )
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! block_panel16 {
+    ($name:literal, $form:ident) => {
+        block_panel!(
+            $name,
+            $form,
+            Avx512Vnni,
+            16,
+            "panel16_block",
+            avx512vnni_block_panel16,
+            "panels of sixteen weight rows in chain order, blocks with their scales in one stream, codes unpacked once for \
+             sixteen activation rows"
+        )
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! float_tile {
+    ($name:literal, $format:ident, $class:ident, $tier:ident, $file:literal, $kernel:expr) => {
+        MatmulVariant {
+            listed: Variant {
+                name: $name,
+                summary: "a few weight rows with a few activation rows, weights widened as they are loaded",
+                target: Target::Host(IsaTier::$tier),
+                layout: "stored",
+                order_class: order::$class,
+                rows: (1, 4096),
+                source: source!($file),
+            },
+            format: BlockFormat::$format,
+            layout: Layout::Stored,
+            unit: 1,
+            kernel: $kernel,
         }
     };
 }
@@ -263,6 +339,91 @@ pub static VARIANTS: &[MatmulVariant] = &[
         unit: 1,
         kernel: avx2_f32_tile4::kernel,
     },
+    #[cfg(target_arch = "x86_64")]
+    block_panel8!("avx2_q4_0_panel8", Q4Zero),
+    #[cfg(target_arch = "x86_64")]
+    block_panel16!("avx512vnni_q4_0_panel16", Q4Zero),
+    #[cfg(target_arch = "x86_64")]
+    block_panel8!("avx2_q5_0_panel8", Q5Zero),
+    #[cfg(target_arch = "x86_64")]
+    block_panel16!("avx512vnni_q5_0_panel16", Q5Zero),
+    #[cfg(target_arch = "x86_64")]
+    block_panel8!("avx2_q5_1_panel8", Q5One),
+    #[cfg(target_arch = "x86_64")]
+    block_panel16!("avx512vnni_q5_1_panel16", Q5One),
+    #[cfg(target_arch = "x86_64")]
+    block_panel8!("avx2_q4_k_panel8", Q4K),
+    #[cfg(target_arch = "x86_64")]
+    block_panel16!("avx512vnni_q4_k_panel16", Q4K),
+    #[cfg(target_arch = "x86_64")]
+    block_panel8!("avx2_q5_k_panel8", Q5K),
+    #[cfg(target_arch = "x86_64")]
+    block_panel16!("avx512vnni_q5_k_panel16", Q5K),
+    #[cfg(target_arch = "x86_64")]
+    block_panel8!("avx2_q6_k_panel8", Q6K),
+    #[cfg(target_arch = "x86_64")]
+    block_panel16!("avx512vnni_q6_k_panel16", Q6K),
+    #[cfg(target_arch = "x86_64")]
+    block_panel8!("avx2_iq4_xs_panel8", Iq4Xs),
+    #[cfg(target_arch = "x86_64")]
+    block_panel16!("avx512vnni_iq4_xs_panel16", Iq4Xs),
+    #[cfg(target_arch = "x86_64")]
+    block_panel8!("avx2_iq3_s_panel8", Iq3S),
+    #[cfg(target_arch = "x86_64")]
+    block_panel16!("avx512vnni_iq3_s_panel16", Iq3S),
+    #[cfg(target_arch = "x86_64")]
+    block_panel8!("avx2_nvfp4_panel8", Nvfp4),
+    #[cfg(target_arch = "x86_64")]
+    block_panel16!("avx512vnni_nvfp4_panel16", Nvfp4),
+    #[cfg(target_arch = "x86_64")]
+    float_tile!(
+        "avx512vnni_f32_tile",
+        F32,
+        DOT_F32_CHAIN32,
+        Avx512Vnni,
+        "avx512vnni_float_tile.rs",
+        avx512vnni_float_tile::kernel::<avx512vnni_float_tile::F32>
+    ),
+    #[cfg(target_arch = "x86_64")]
+    float_tile!("avx2_f16_tile", F16, DOT_F32_CHAIN32, Avx2, "avx2_float_tile.rs", avx2_float_tile::f16),
+    #[cfg(target_arch = "x86_64")]
+    float_tile!(
+        "avx512vnni_f16_tile",
+        F16,
+        DOT_F32_CHAIN32,
+        Avx512Vnni,
+        "avx512vnni_float_tile.rs",
+        avx512vnni_float_tile::kernel::<avx512vnni_float_tile::F16>
+    ),
+    #[cfg(target_arch = "x86_64")]
+    float_tile!("avx2_bf16_tile", BF16, DOT_F32_CHAIN32, Avx2, "avx2_float_tile.rs", avx2_float_tile::bf16),
+    #[cfg(target_arch = "x86_64")]
+    float_tile!(
+        "avx512vnni_bf16_tile",
+        BF16,
+        DOT_F32_CHAIN32,
+        Avx512Vnni,
+        "avx512vnni_float_tile.rs",
+        avx512vnni_float_tile::kernel::<avx512vnni_float_tile::Bf16>
+    ),
+    #[cfg(target_arch = "x86_64")]
+    float_tile!(
+        "avx2_f8_e4m3_tile",
+        F8_E4M3,
+        DOT_F8_BLOCK128_CHAIN32,
+        Avx2,
+        "avx2_float_tile.rs",
+        avx2_float_tile::e4m3
+    ),
+    #[cfg(target_arch = "x86_64")]
+    float_tile!(
+        "avx512vnni_f8_e4m3_tile",
+        F8_E4M3,
+        DOT_F8_BLOCK128_CHAIN32,
+        Avx512Vnni,
+        "avx512vnni_float_tile.rs",
+        avx512vnni_float_tile::kernel::<avx512vnni_float_tile::E4m3>
+    ),
 ];
 
 static LISTED: LazyLock<Vec<&'static Variant>> =
