@@ -56,6 +56,8 @@ ROWS_FORMATS = ["q8_0", "q4_k", "q6_k"]
 # What the staged activation of eight columns may take of the shared memory of a block.
 MOST_SHARED = 227 << 10
 CHUNK = 16 << 10
+# Below this a part of a stream is one chunk, which has too few loads for eight of them in flight a thread.
+SMALL = 16 << 20
 
 HEADER = """\
 # Written by tools/h200-cells.py: matrix products of real models on an H200, and the read ceilings of the same bytes. Names of
@@ -161,13 +163,14 @@ def main():
         )
     present = {int(size) for size in re.findall(r"op=read,bytes=(\d+)", (CELLS / "h200-ceilings.toml").read_text())}
     for size in sorted(set(sizes) - present):
+        flights = (2, 4) if size < SMALL else (4, 8)
         text += cell(
             name=f"ceiling-read-{size}",
-            title=f"read {size} bytes, 64 against 128 bytes a thread in flight",
+            title=f"read {size} bytes, {16 * flights[0]} against {16 * flights[1]} bytes a thread in flight",
             contract="stream",
             problem=f"op=read,bytes={size}",
-            a="cuda_stream_f4",
-            b="cuda_stream_f8",
+            a=f"cuda_stream_f{flights[0]}",
+            b=f"cuda_stream_f{flights[1]}",
             family="random",
             input_seed=1,
             cache="rotate",

@@ -31,6 +31,9 @@ pub struct Board {
     pub schema: String,
     /// The machine.
     pub rig: RigFacts,
+    /// The last check of all variants that was recorded. Left out where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checked: Option<CheckedPairs>,
     /// All verdicts of the rig, sorted by cell key and arms; within one key the current one first, then the superseded
     /// and the withdrawn ones, newest first.
     pub rows: Vec<BoardRow>,
@@ -55,6 +58,21 @@ pub struct RigFacts {
     pub memory_bytes: Vec<u64>,
     /// Sessions folded into the board.
     pub sessions: u32,
+}
+
+/// A check of all variants of a rig on their committed cases.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckedPairs {
+    /// Pairs of a variant and a case.
+    pub pairs: u64,
+    /// Variants.
+    pub variants: u32,
+    /// Variants of those that failed.
+    pub failed_variants: u32,
+    /// Date of the session, RFC 3339.
+    pub date: String,
+    /// The session record: `receipts/<rig>/<file>.jsonl#<first 12 digits of its id>`.
+    pub receipt: String,
 }
 
 /// Where a row stands.
@@ -152,6 +170,10 @@ pub struct BoardRow {
     pub a_flops_per_s: Option<u64>,
     /// `flops` over `median_b_ps`.
     pub b_flops_per_s: Option<u64>,
+    /// What part of the read ceiling of its weights a matrix product reaches, where the session has measured that ceiling too.
+    /// Left out for other rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<RowShare>,
     /// Where engines ran a model: tokens, rates and memory. Left out for other rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<RowWorkload>,
@@ -177,6 +199,34 @@ pub struct BoardRow {
     pub superseded_by: Option<String>,
     /// Plot of the raw slots, relative to the evidence root; only current rows have one.
     pub plot: Option<String>,
+}
+
+/// What part of a read ceiling the arms of a matrix product reach: the ceiling's median time over theirs. Both were measured by
+/// the same processes. Shares are in parts per million, rounded down.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowShare {
+    /// Name of the ceiling's cell.
+    pub ceiling: String,
+    /// Its faster arm, which is the ceiling.
+    pub variant: String,
+    /// Bytes it reads: those of the blocks of the weights, rounded up to 16 KiB.
+    pub bytes: u64,
+    /// Median time of a launch of it, in picoseconds.
+    pub median_ps: u64,
+    /// The verdict record of the ceiling.
+    pub receipt: String,
+    /// Share that A reaches, by the medians.
+    pub a_ppm: Option<u64>,
+    /// The worse end for A: of the replicates' shares, sorted, the one of rank `rank`.
+    pub a_low_ppm: Option<u64>,
+    /// Share that B reaches.
+    pub b_ppm: Option<u64>,
+    /// The worse end for B.
+    pub b_low_ppm: Option<u64>,
+    /// Replicates that measured both cells.
+    pub p: u32,
+    /// The largest rank that is at or below the median with 95 %; 1, which is the lowest, below 5 replicates.
+    pub rank: u32,
 }
 
 /// A run of a model by engines.

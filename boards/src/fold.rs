@@ -5,7 +5,9 @@ use crate::collect::{Collected, Entry, File, citation, collect, entries};
 use crate::error::BoardError;
 use crate::frame::{Standing, arrange};
 use crate::input::{BoardInput, FoldOptions};
+use crate::pairs::{checked, is_gates_only};
 use crate::row::{corrections_of, row};
+use crate::share::Ceilings;
 use std::collections::BTreeMap;
 
 /// Folds receipts into one board a rig.
@@ -25,11 +27,13 @@ pub fn fold(inputs: &[BoardInput], options: FoldOptions) -> Result<Boards, Board
     let corrections: Vec<_> = entries.iter().map(|entry| corrections_of(entry, &collected.corrections)).collect();
     let is_withdrawn: Vec<bool> = corrections.iter().map(|list| list.iter().any(|one| one.withdraws)).collect();
     let arranged = arrange(&entries, &is_withdrawn)?;
+    let ceilings = Ceilings::of(&entries, &is_withdrawn);
 
     let mut rows: BTreeMap<&str, Vec<BoardRow>> = BTreeMap::new();
     for (at, standing) in &arranged {
         let (at, label) = (*at, entries[*at].file.session.rig.label.as_str());
         let mut made = row(&entries[at], &corrections[at]);
+        made.share = ceilings.share(&entries[at]);
         match standing {
             Standing::Current => {
                 made.plot = plot_path(label, &entries[at]);
@@ -51,6 +55,7 @@ pub fn fold(inputs: &[BoardInput], options: FoldOptions) -> Result<Boards, Board
         .map(|(label, rig)| Board {
             schema: BOARD_SCHEMA.to_owned(),
             rig: rig.clone(),
+            checked: checked(&collected, label),
             rows: rows.remove(label).unwrap_or_default(),
             notes: notes(collected.files.iter().filter(|file| file.session.rig.label == *label)),
         })
@@ -118,7 +123,7 @@ fn notes<'a>(files: impl Iterator<Item = &'a File<'a>>) -> Vec<String> {
             1 => text,
             _ => format!("{text}, and {} more of the same arm", count - 1),
         }));
-        if file.verdicts.is_empty() {
+        if file.verdicts.is_empty() && !(is_gates_only(file) && file.is_finished) {
             let end = if file.is_finished { "ended" } else { "was cut short" };
             notes.push(format!("a session {end} without a verdict ({})", citation(file.path, &file.record.id)));
         }

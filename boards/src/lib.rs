@@ -23,15 +23,21 @@ mod input;
 mod number;
 mod output;
 mod page;
+mod pairs;
 mod plot;
+mod product;
 mod row;
+mod share;
 mod time;
 
 pub use board::{BOARD_SCHEMA, BoardRow, EXTERNAL_SCHEMA};
-pub use board::{Board, Boards, ExternalFigures, ExternalRow, RigFacts, RowArm, RowStatus, RowWorkload};
+pub use board::{
+    Board, Boards, CheckedPairs, ExternalFigures, ExternalRow, RigFacts, RowArm, RowShare, RowStatus, RowWorkload,
+};
 pub use error::BoardError;
 pub use fold::fold;
 pub use input::{BoardInput, FoldOptions, LedgerKind, LedgerLine};
 pub use output::{Drift, DriftKind, Output, WriteReport, check_outputs, regenerate, write_outputs};
 pub use page::{README_BEGIN, README_END, performance_md, readme_table, replace_region};
+pub use pairs::{FewerPairs, fewer_pairs};
 pub use plot::{forest_plot, slots_plot};

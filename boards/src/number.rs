@@ -67,6 +67,11 @@ pub(crate) fn duration(ps: u64) -> String {
     format!("{} {name}", significant(ps, unit))
 }
 
+/// A time in picoseconds in microseconds with four significant digits, without the unit's name.
+pub(crate) fn microseconds(ps: u64) -> String {
+    significant(ps, 1_000_000)
+}
+
 /// An amount per second in units of 10^9 per second with four significant digits, without the unit's name.
 pub(crate) fn giga(per_s: u64) -> String {
     significant(per_s, 1_000_000_000)
@@ -160,6 +165,7 @@ mod tests {
         assert_eq!(duration(999_960_000), "1000.0 µs");
         assert_eq!(duration(42_000_000_000_000), "42.00 s");
         assert_eq!(duration(u64::MAX), "18446744 s");
+        assert_eq!((microseconds(12_345_678), microseconds(999)), ("12.35".to_owned(), "0.001".to_owned()));
         assert_eq!(giga(123_456_789), "0.123");
         assert_eq!(giga(45_678_000_000), "45.68");
         assert_eq!(thousandths(45_678), "45.68");

@@ -252,7 +252,7 @@ fn names(root: &Path, folder: &str) -> Result<Vec<String>, BoardError> {
     Ok(names)
 }
 
-fn read(root: &Path, path: &str) -> Result<Option<Vec<u8>>, BoardError> {
+pub(crate) fn read(root: &Path, path: &str) -> Result<Option<Vec<u8>>, BoardError> {
     match std::fs::read(root.join(path)) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

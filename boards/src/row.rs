@@ -68,6 +68,7 @@ pub(crate) fn row(entry: &Entry<'_>, corrections: &[&Correction]) -> BoardRow {
         b_bytes_per_s: rate(moved_bytes, result.median_b_ps),
         a_flops_per_s: rate(flops, result.median_a_ps),
         b_flops_per_s: rate(flops, result.median_b_ps),
+        share: None,
         workload,
         reasons: result.reasons.clone(),
         caveats,
@@ -110,6 +111,11 @@ fn quads(blocks: &[&Block]) -> u32 {
 
 fn void_quads(blocks: &[&Block]) -> u32 {
     blocks.iter().map(|block| block.void.len() as u32).fold(0, u32::saturating_add)
+}
+
+/// Whether the entry says something: it is neither void nor incomparable, and its arms passed their checks.
+pub(crate) fn counts(entry: &Entry<'_>) -> bool {
+    !matches!(entry.verdict.result.verdict, Verdict::Void | Verdict::Incomparable) && ungated_arms(entry).is_empty()
 }
 
 fn status(entry: &Entry<'_>, ungated: bool) -> RowStatus {

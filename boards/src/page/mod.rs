@@ -2,6 +2,7 @@
 
 mod engines;
 mod performance;
+mod products;
 mod readme;
 mod text;
 

@@ -1,8 +1,9 @@
 //! `PERFORMANCE.md`: all boards, with what a reader needs to judge them.
 
 use super::engines::workloads;
+use super::products::products;
 use super::text::{NONE, cite, code, count, difference, inputs, plain, rates, regime, size, time};
-use crate::board::{Board, BoardRow, Boards, RigFacts, RowStatus, verdict_name};
+use crate::board::{Board, BoardRow, Boards, CheckedPairs, RowStatus, verdict_name};
 use crate::input::{LedgerKind, LedgerLine, check_path};
 use crate::number::bytes;
 use memra_ledger::record::Verdict;
@@ -33,6 +34,9 @@ const HOW_TO_READ: &str = "\
 - **MDE**: the smallest difference the measurement would have found in four of five cases; *no difference* means *none
   above this*.
 - **GB/s, GFLOP/s**: bytes and operations of the contract's cost model over the median time, not counters.
+- **Share**: the time of a read ceiling over that of a matrix product, where one session measured both on the same bytes of
+  weights; the ceiling is the faster of its cell's two arms. The *worse end* is that of the replicates: the largest of their
+  shares that is at or below the median with 95 %, and below 5 replicates, where there is none, the lowest.
 - **Chain**: each record carries the digest of the one before it, and `memra-lab receipts verify` recomputes every number
   from the raw slots. This shows accidents and edits, not a liar with the repository's key.
 ";
@@ -56,7 +60,7 @@ pub fn performance_md(boards: &Boards, ledger: &[LedgerLine]) -> String {
 
 fn rig(page: &mut String, board: &Board) {
     let _ = writeln!(page, "\n## Rig {}\n", code(&board.rig.label));
-    facts(page, &board.rig);
+    facts(page, board);
     let current: Vec<&BoardRow> = board.current().collect();
     if current.is_empty() {
         page.push_str("\nnot measured\n");
@@ -74,6 +78,7 @@ fn rig(page: &mut String, board: &Board) {
         headline(page, &decided);
         conditions(page, &decided);
     }
+    products(page, &current);
     workloads(page, &current);
     not_decided(page, &open);
     caveats(page, &current);
@@ -93,7 +98,8 @@ fn rig(page: &mut String, board: &Board) {
     }
 }
 
-fn facts(page: &mut String, rig: &RigFacts) {
+fn facts(page: &mut String, board: &Board) {
+    let rig = &board.rig;
     let class = &rig.class;
     let optional = |value: Option<u64>, text: fn(u64) -> String| value.map_or_else(|| "not reported".to_owned(), text);
     let registered = if rig.is_registered { "yes" } else { "no: the label is provisional" };
@@ -124,6 +130,16 @@ fn facts(page: &mut String, rig: &RigFacts) {
         ("fingerprint", code(rig.fingerprint.short())),
     ] {
         let _ = writeln!(page, "| {fact} | {value} |");
+    }
+    if let Some(checked) = &board.checked {
+        let CheckedPairs { pairs, variants, failed_variants, date, receipt } = checked;
+        let failed = if *failed_variants == 0 { "all passed".to_owned() } else { format!("{failed_variants} failed") };
+        let _ = writeln!(
+            page,
+            "| checked pairs | {pairs} pairs of variant and case; {variants} variants, {failed}; {}, {} |",
+            plain(date),
+            cite(receipt)
+        );
     }
 }
 

@@ -7,6 +7,8 @@ mod evidence;
 mod fold;
 mod output;
 mod pages;
+mod pairs;
 mod plots;
 mod refusals;
+mod shares;
 mod threads;

@@ -13,7 +13,7 @@ pub use cell::{
     Slots, Verdict, VerdictBody, VoidQuad, WarmUp, WeightSource, WorkloadPlan,
 };
 pub use gate::{GateBody, GateFailure};
-pub use session::{Rig, RigClass, SessionBody, SessionPlan, Tool};
+pub use session::{GATES_ONLY, Rig, RigClass, SessionBody, SessionPlan, Tool};
 
 use memra_contract::digest::Digest;
 use schemars::JsonSchema;

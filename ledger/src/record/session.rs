@@ -94,10 +94,13 @@ pub struct RigClass {
     pub driver: Option<String>,
 }
 
+/// Stopping mode of a session that checks variants and measures no cell.
+pub const GATES_ONLY: &str = "gates";
+
 /// What a session declares before its first slot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionPlan {
-    /// Stopping mode; `fixed`: every cell runs the declared number of quads.
+    /// Stopping mode; `fixed`: every cell runs the declared number of quads; `gates`: variants are checked, there is no cell.
     pub stop: String,
     /// Quads of an A/B block and of each A/A block.
     pub quads: u32,

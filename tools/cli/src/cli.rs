@@ -80,6 +80,12 @@ pub enum Command {
         #[command(subcommand)]
         command: BoardCommand,
     },
+    /// Measure what the machine gives at best.
+    Rig {
+        /// What to do.
+        #[command(subcommand)]
+        command: RigCommand,
+    },
     /// Make a variant a default, citing the receipts it won with.
     Promote(PromoteArguments),
     /// List the ledger, or write a demotion, a refutation or an open gap into it.
@@ -97,7 +103,7 @@ pub enum Command {
 }
 
 /// Where evidence goes.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct RootArguments {
     /// Evidence root. By default the ignored folder `evidence` of the checkout, or the user's data folder outside one; `.` in
     /// a checkout is the tracked evidence.
@@ -134,12 +140,16 @@ pub enum AbCommand {
 /// `ab run`.
 #[derive(Debug, Args)]
 pub struct RunArguments {
-    /// Cells by name; `demo` when neither cells nor a contract are given. `--list` shows them.
+    /// Cells by name, or by a pattern in which `*` stands for any text; `demo` when neither cells nor a contract are given.
+    /// `--list` shows them.
     #[arg(value_name = "CELL", conflicts_with = "contract")]
     pub cells: Vec<String>,
     /// List the registered cells and stop.
     #[arg(long)]
     pub list: bool,
+    /// Of the named cells only those of this priority or one before it; 1 is the first.
+    #[arg(long, value_name = "N", requires = "cells")]
+    pub priority: Option<u32>,
     /// Contract of a cell given here instead of by name.
     #[arg(long, value_name = "NAME", requires = "arm")]
     pub contract: Option<String>,
@@ -282,6 +292,12 @@ pub struct CheckArguments {
     /// Thread counts.
     #[arg(long, value_delimiter = ',', default_value = "1,2,3,7")]
     pub threads: Vec<u32>,
+    /// Write the checks as a receipt with these words in its name. Only for all variants of the machine on committed cases.
+    #[arg(long, value_name = "WORDS", conflicts_with_all = ["names", "weights", "planted", "worker"])]
+    pub record: Option<String>,
+    /// Where that receipt and boards go.
+    #[command(flatten)]
+    pub root: RootArguments,
     /// Print one JSON object that ends with `pairs`, `passed` and `failed`.
     #[arg(long)]
     pub json: bool,
@@ -350,6 +366,29 @@ pub struct CompileArguments {
     pub jobs: Option<u32>,
 }
 
+/// `rig`.
+#[derive(Debug, Subcommand)]
+pub enum RigCommand {
+    /// Race the cells whose names begin with `ceiling-` in one session of one replicate, and print the faster arm of each.
+    Measure {
+        /// Only cells of this priority or one before it; 1 is the first.
+        #[arg(long, value_name = "N")]
+        priority: Option<u32>,
+        /// Quads of an A/B block and of each A/A block.
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(6..=2000))]
+        quads: u32,
+        /// A/A blocks.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
+        aa_blocks: u32,
+        /// Where receipts and boards go.
+        #[command(flatten)]
+        root: RootArguments,
+        /// Print a JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
 /// `receipts`.
 #[derive(Debug, Subcommand)]
 pub enum ReceiptsCommand {
@@ -383,6 +422,9 @@ pub enum BoardCommand {
         /// Write nothing; exit 1 and name each file that is not what the receipts say.
         #[arg(long)]
         check: bool,
+        /// Also where a rig gets fewer checked pairs of variant and case than its board says.
+        #[arg(long)]
+        allow_fewer_pairs: bool,
         /// Root of the receipts and of what is written.
         #[command(flatten)]
         root: RootArguments,

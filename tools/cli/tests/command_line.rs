@@ -39,6 +39,8 @@ fn help_of_every_command() {
         &["kernels", "show"],
         &["kernels", "compile"],
         &["kernels", "bundle"],
+        &["rig"],
+        &["rig", "measure"],
         &["receipts"],
         &["receipts", "verify"],
         &["receipts", "schema"],
@@ -84,6 +86,9 @@ fn wrong_names_are_answered_with_the_nearest_right_one() {
     std::fs::write(folder.path().join("smollm2.gguf"), "not read").unwrap();
     for (arguments, wanted) in [
         (&["ab", "run", "demmo"][..], "did you mean `demo`"),
+        (&["ab", "run", "h201-*"], "no cell fits `h201-*`"),
+        (&["ab", "run", "quantise-*", "--priority", "1"], "has a priority of 1"),
+        (&["ab", "run", "quantise-*", "quantise-m1"], "`quantise-m1` is named twice"),
         (&["check", "matmull"], "did you mean `matmul`"),
         (&["check", "matmul/avx2_row"], "did you mean `avx2_q8_row`"),
         (&["kernels", "show", "rmsnorm"], "did you mean `rms_norm`"),

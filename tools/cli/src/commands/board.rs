@@ -18,7 +18,9 @@ use crate::{EXIT_ERROR, EXIT_INTEGRITY, checkout, ui};
 /// When the root cannot be read, or a file cannot be written.
 pub fn run(command: &BoardCommand) -> anyhow::Result<u8> {
     match command {
-        BoardCommand::Regenerate { check, root, json } => regenerate(root, *check, *json),
+        BoardCommand::Regenerate { check, allow_fewer_pairs, root, json } => {
+            regenerate(root, *check, *allow_fewer_pairs, *json)
+        }
     }
 }
 
@@ -30,7 +32,7 @@ struct Regenerated {
     drifts: Vec<String>,
 }
 
-fn regenerate(root: &RootArguments, check: bool, json: bool) -> anyhow::Result<u8> {
+fn regenerate(root: &RootArguments, check: bool, allow_fewer_pairs: bool, json: bool) -> anyhow::Result<u8> {
     let root = checkout::evidence_root(root.root.as_deref())?;
     let (receipts, report) = verify_all(&root);
     if let Some(problem) = report.problems.first() {
@@ -38,6 +40,9 @@ fn regenerate(root: &RootArguments, check: bool, json: bool) -> anyhow::Result<u
         return Ok(EXIT_INTEGRITY);
     }
     let outputs = outputs(&root, &receipts)?;
+    if !allow_fewer_pairs {
+        keep_pairs(&root, &outputs)?;
+    }
     let mut done = Regenerated { written: Vec::new(), unchanged: Vec::new(), removed: Vec::new(), drifts: Vec::new() };
     if check {
         done.drifts = memra_boards::check_outputs(&root, &outputs)?.iter().map(ToString::to_string).collect();
@@ -76,8 +81,19 @@ pub fn refresh(root: &Path) -> anyhow::Result<()> {
         bail!("the evidence does not verify, so no board is made from it: {problem}");
     }
     let outputs = outputs(root, &receipts)?;
+    keep_pairs(root, &outputs)?;
     memra_boards::write_outputs(root, &outputs)?;
     Ok(())
+}
+
+/// Refuses boards that say fewer checked pairs than those that stand below the root.
+fn keep_pairs(root: &Path, outputs: &[Output]) -> anyhow::Result<()> {
+    match memra_boards::fewer_pairs(root, outputs)?.first() {
+        None => Ok(()),
+        Some(fewer) => bail!(
+            "{fewer}: the number only grows; if cases or variants were removed on purpose, say board regenerate --allow-fewer-pairs"
+        ),
+    }
 }
 
 fn outputs(root: &Path, receipts: &Receipts) -> anyhow::Result<Vec<Output>> {

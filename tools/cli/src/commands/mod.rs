@@ -10,6 +10,8 @@ pub mod kernels;
 pub mod ledger;
 pub mod promote;
 pub mod receipts;
+pub mod rig;
+mod session;
 
 use crate::cli::{Cli, Command};
 
@@ -32,6 +34,7 @@ pub fn run(cli: Cli) -> anyhow::Result<u8> {
         Command::Receipts { command } => receipts::run(&command),
         #[cfg(feature = "boards")]
         Command::Board { command } => board::run(&command),
+        Command::Rig { command } => rig::run(&command),
         Command::Promote(arguments) => promote::run(&arguments),
         Command::Ledger { command } => ledger::run(&command),
         Command::Doctor { json } => doctor::run(json),

@@ -12,6 +12,8 @@ use memra_harness::cell::BackendKind;
 use memra_harness::progress::{Event, Progress};
 use memra_harness::suite::{ReplicateSpec, run_replicate, run_replicate_on};
 
+pub use run::{Raced, race};
+
 use crate::cli::AbCommand;
 use crate::{cuda, ui};
 

@@ -115,12 +115,26 @@ fn named(arguments: &RunArguments) -> anyhow::Result<Vec<CellSpec>> {
     let models = models_folder(arguments.models.as_deref());
     let default = [DEFAULT_CELL.to_owned()];
     let names = if arguments.cells.is_empty() { &default[..] } else { &arguments.cells };
-    let mut cells = Vec::new();
-    for name in names {
-        if cells.iter().any(|cell: &CellSpec| cell.name == *name) {
-            bail!("cell `{name}` is named twice");
+    let mut found: Vec<&cell::Cell> = Vec::new();
+    for pattern in names {
+        for cell in cell::select(pattern)? {
+            if !found.iter().any(|known| known.name == cell.name) {
+                found.push(cell);
+            } else if cell.name == *pattern {
+                bail!("cell `{pattern}` is named twice");
+            }
         }
-        let mut spec = cell::cell(name)?.spec(&models);
+    }
+    if let Some(most) = arguments.priority {
+        found.retain(|cell| cell.priority <= most);
+        if found.is_empty() {
+            bail!("no cell of {} has a priority of {most} or before it", names.join(", "));
+        }
+    }
+    let mut cells = Vec::new();
+    for cell in found {
+        let name = &cell.name;
+        let mut spec = cell.spec(&models);
         match (&mut spec.weights, &arguments.weights) {
             (Some(weights), Some(file)) => {
                 weights.file.clone_from(file);

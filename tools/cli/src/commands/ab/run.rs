@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use memra_contract::digest::Digest;
@@ -14,17 +14,16 @@ use memra_harness::cell::{self, BackendKind, CellSpec};
 use memra_harness::lock::{self, DeviceLock};
 use memra_harness::observe::{Observer, observe_quads};
 use memra_harness::outcome;
-use memra_harness::rig::HostFacts;
 use memra_harness::suite::{self, ReplicateLine, ReplicateSpec};
 use memra_harness::trial::WarmUpLimits;
 use memra_ledger::chain::{ReceiptName, ReceiptWriter};
 use memra_ledger::judge::verdict_body;
-use memra_ledger::record::{Body, CellBody, QuadObservation, Rig, SessionBody, SessionPlan, VerdictBody};
-use memra_ledger::rigs::RigRegistry;
+use memra_ledger::record::{Body, CellBody, CellPlan, QuadObservation, SessionBody, SessionPlan, VerdictBody};
 
 use super::plan;
 use super::report::{self, Failed, Report};
 use crate::cli::RunArguments;
+use crate::commands::session::{rig, seed_of_now, session_id};
 use crate::commands::{now, privacy, today};
 use crate::cuda::Card;
 use crate::{EXIT_ERROR, checkout, cuda, facts, ui};
@@ -45,6 +44,45 @@ pub(super) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
     if arguments.list {
         return list(arguments.json);
     }
+    let raced = race(arguments)?;
+    report::print(&raced.report, &raced.root, arguments.json)?;
+    Ok(raced.report.code)
+}
+
+/// A session that was measured and recorded.
+pub struct Raced {
+    report: Report,
+    root: PathBuf,
+}
+
+impl Raced {
+    /// The verdicts with their citations.
+    pub fn verdicts(&self) -> impl Iterator<Item = (String, &VerdictBody)> {
+        let citation = |id: &Digest| format!("{}#{}", self.report.file, id.short());
+        self.report.verdicts.iter().map(move |(id, verdict)| (citation(id), verdict))
+    }
+
+    /// The schedule of a cell.
+    pub fn plan(&self, cell: &str) -> Option<&CellPlan> {
+        self.report.cells.iter().map(|(_, body)| body).find(|body| body.cell == cell).map(|body| &body.plan)
+    }
+
+    /// Cells without a result, and why.
+    pub fn failed(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.report.failed.iter().map(|failed| (failed.cell.as_str(), failed.reason.as_str()))
+    }
+
+    /// Exit code.
+    pub const fn code(&self) -> u8 {
+        self.report.code
+    }
+}
+
+/// Measures and records what the command line says, and makes the boards anew.
+///
+/// # Errors
+/// Whatever keeps the session from being measured or recorded.
+pub fn race(arguments: &RunArguments) -> anyhow::Result<Raced> {
     let cells = plan::cells(arguments)?;
     let commands = plan::commands(arguments, &cells)?;
     let root = checkout::evidence_root(arguments.root.root.as_deref())?;
@@ -58,8 +96,7 @@ pub(super) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
     })?;
     #[cfg(feature = "boards")]
     crate::commands::board::refresh(&root)?;
-    report::print(&finished, &root, arguments.json)?;
-    Ok(finished.code)
+    Ok(Raced { report: finished, root })
 }
 
 /// Measures until a session is not VOID, at most `attempts` times, and hands out the last.
@@ -105,13 +142,11 @@ impl Machine {
         }
     }
 
-    fn rig(&self, cpus: usize) -> anyhow::Result<Rig> {
-        let host = HostFacts::read(u32::try_from(cpus)?)?;
-        let (class, memory_bytes) = match self {
-            Self::Host => (host.class, host.memory_bytes),
-            Self::Card(card) => (card.facts.rig_class(), card.memory_bytes),
-        };
-        Ok(RigRegistry::builtin()?.describe(class, &host.os_release, memory_bytes)?)
+    fn card(&self) -> Option<&Card> {
+        match self {
+            Self::Host => None,
+            Self::Card(card) => Some(card),
+        }
     }
 
     fn threads(&self, cpus: usize) -> anyhow::Result<u32> {
@@ -132,13 +167,7 @@ fn session(
     smallest_ppm: i64,
 ) -> anyhow::Result<Report> {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let rig = machine.rig(cpus)?;
-    if !rig.is_registered {
-        ui::say(format_args!(
-            "note: this rig is not registered; it stands as {} and stays off tracked boards",
-            rig.label
-        ));
-    }
+    let rig = rig(machine.card())?;
     let seed = arguments.seed.unwrap_or_else(seed_of_now);
     let session = SessionBody {
         tool: facts::tool(),
@@ -377,23 +406,12 @@ fn smallest_ppm(percent: f64) -> anyhow::Result<i64> {
     bail!("--smallest {percent}: a percentage above 0 and up to 50 is needed");
 }
 
-fn seed_of_now() -> u64 {
-    let nanoseconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_nanos());
-    (nanoseconds & 0xFFFF_FFFF) as u64
-}
-
-/// 32 hexadecimal digits that no other session has.
-fn session_id(seed: u64) -> String {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_nanos());
-    let digest = facts::sha256(format!("{now} {seed} {}", std::process::id()).as_bytes());
-    digest.as_str()[..32].to_owned()
-}
-
 /// The command line as it stands in the receipt: paths and commands are left out.
 fn command_line(arguments: &RunArguments) -> Vec<String> {
     let mut line = vec!["ab".to_owned(), "run".to_owned()];
     line.extend(arguments.cells.iter().cloned());
     let mut option = |name: &str, value: Option<String>| line.extend(value.map(|value| format!("--{name}={value}")));
+    option("priority", arguments.priority.map(|priority| priority.to_string()));
     option("contract", arguments.contract.clone());
     option("problem", arguments.problem.clone());
     option("workload", arguments.workload.clone());
@@ -534,11 +552,5 @@ mod tests {
         for bad in [0.0, -1.0, 51.0, f64::NAN] {
             assert!(smallest_ppm(bad).is_err());
         }
-    }
-
-    #[test]
-    fn sessions_have_ids_of_their_own() {
-        let (a, b) = (session_id(1), session_id(1));
-        assert!(a.len() == 32 && a != b);
     }
 }

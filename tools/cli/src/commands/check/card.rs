@@ -1,7 +1,6 @@
 //! `check --backend cuda`: every variant in a process of its own, and kernels that are wrong on purpose.
 
 use std::io::Write as _;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -18,8 +17,10 @@ use memra_kernels::out_of_tree::{ArmFile, ArmText};
 use memra_kernels::{Contract, registry};
 use memra_ledger::record::GateBody;
 
+use super::record::Recorder;
 use super::{FIRST_SEED, Outcome, Pair, Skipped, fitting, open_model};
 use crate::cli::CheckArguments;
+use crate::cuda::Card;
 use crate::{cuda, ui};
 
 /// How long a worker may take over one case: its judges run on the host and are slow.
@@ -49,14 +50,12 @@ pub(super) fn serve(is_planted: bool) -> anyhow::Result<u8> {
 /// Checks variants and files on the card. `worker` are the words of this program behind which options of `check` follow.
 pub(super) fn check(
     arguments: &CheckArguments,
+    card: &Card,
     targets: Vec<Pair>,
-    files: &[String],
+    texts: &[ArmText],
     worker: &[&str],
+    recorder: &mut Recorder,
 ) -> anyhow::Result<Outcome> {
-    // A file that is no arm is told of where there is no card, too.
-    let texts = files.iter().map(|file| ArmText::read(Path::new(file))).collect::<Result<Vec<_>, _>>()?;
-    texts.iter().try_for_each(|text| text.header().map(drop))?;
-    let card = cuda::needed("check --backend cuda")?;
     let key = DeviceKey::Cuda(card.facts.class);
     let program = std::env::current_exe().context("path of this program")?;
     let start = || -> std::io::Result<Box<dyn WorkerEnd>> {
@@ -73,7 +72,7 @@ pub(super) fn check(
     } else {
         on_cards(arguments, targets)
     };
-    for text in &texts {
+    for text in texts {
         let file = ArmFile::load(text, key)?;
         targets.push((file, file.variant()));
     }
@@ -97,7 +96,7 @@ pub(super) fn check(
         }
         ui::say(format_args!("checking {}/{} on {} cases", contract.info().id, variant.name, served.len()));
         let gate = isolated.check(&KernelArm::explicit(contract, variant), &served, 0)?.gate;
-        outcome.add(contract, variant, gate);
+        outcome.add(contract, variant, gate, recorder)?;
     }
     Ok(outcome)
 }

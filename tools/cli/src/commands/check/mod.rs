@@ -1,6 +1,7 @@
 //! `check`: variants against their contract, on committed cases and on real weights.
 
 mod card;
+mod record;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,12 +17,14 @@ use memra_harness::outcome;
 use memra_kernels::backend::Backend as _;
 use memra_kernels::backend::host::HostBackend;
 use memra_kernels::ops::CONTRACTS;
+use memra_kernels::out_of_tree::ArmText;
 use memra_kernels::{Contract, Variant, registry};
 use memra_ledger::record::GateBody;
+use record::Recorder;
 use serde::Serialize;
 
 use crate::cli::CheckArguments;
-use crate::{checkout, facts, ui};
+use crate::{checkout, cuda, facts, ui};
 
 /// Seed of the first set of inputs; the others follow.
 const FIRST_SEED: u64 = 42;
@@ -45,7 +48,15 @@ impl Outcome {
         Self { device_key, variants: Vec::new(), skipped: Vec::new(), pairs: 0, passed: 0, failed: 0 }
     }
 
-    fn add(&mut self, contract: &'static dyn Contract, variant: &'static Variant, gate: GateBody) {
+    /// Adds the check of a variant, and writes it where checks are recorded.
+    fn add(
+        &mut self,
+        contract: &'static dyn Contract,
+        variant: &'static Variant,
+        gate: GateBody,
+        recorder: &mut Recorder,
+    ) -> anyhow::Result<()> {
+        recorder.add(&gate)?;
         let failed = gate.failures.iter().map(|failure| &failure.case).collect::<BTreeSet<_>>().len() as u64;
         let passed = u64::from(gate.cases).saturating_sub(failed);
         self.pairs += u64::from(gate.cases);
@@ -59,6 +70,7 @@ impl Outcome {
             is_out_of_tree: contract.arm_file().is_some(),
             gate,
         });
+        Ok(())
     }
 }
 
@@ -95,13 +107,20 @@ pub fn run(arguments: &CheckArguments, worker: &[&str]) -> anyhow::Result<u8> {
         bail!("--threads 0: a launch runs on at least one thread");
     }
     let (files, names): (Vec<_>, Vec<_>) = arguments.names.iter().cloned().partition(|name| arm::is_file(name));
-    // Files alone are checked alone.
+    // Files alone are checked alone, and a file that is no arm is told of where there is no card, too.
     let targets = if names.is_empty() && !files.is_empty() { Vec::new() } else { targets(&names)? };
-    let outcome = match (arguments.backend.kind(), files.first()) {
-        (Some(BackendKind::Cuda), _) => card::check(arguments, targets, &files, worker)?,
+    let texts = files.iter().map(|file| ArmText::read(Path::new(file))).collect::<Result<Vec<_>, _>>()?;
+    texts.iter().try_for_each(|text| text.header().map(drop))?;
+    let card = match (arguments.backend.kind(), files.first()) {
+        (Some(BackendKind::Cuda), _) => Some(cuda::needed("check --backend cuda")?),
         (_, Some(file)) => bail!("{file} runs on a card: say --backend cuda"),
         (_, None) if arguments.planted => bail!("--planted is for --backend cuda"),
-        (_, None) => on_host(arguments, threads, targets)?,
+        (_, None) => None,
+    };
+    let mut recorder = Recorder::open(arguments, card.as_ref())?;
+    let outcome = match &card {
+        Some(card) => card::check(arguments, card, targets, &texts, worker, &mut recorder)?,
+        None => on_host(arguments, threads, targets, &mut recorder)?,
     };
     if arguments.json {
         ui::print_json(&outcome)?;
@@ -111,10 +130,17 @@ pub fn run(arguments: &CheckArguments, worker: &[&str]) -> anyhow::Result<u8> {
     if arguments.planted {
         return card::judge_planted(&outcome);
     }
-    Ok(outcome::exit_code(&[], outcome.failed > 0, false))
+    let code = outcome::exit_code(&[], outcome.failed > 0, false);
+    recorder.finish(code)?;
+    Ok(code)
 }
 
-fn on_host(arguments: &CheckArguments, threads: Vec<usize>, targets: Vec<Pair>) -> anyhow::Result<Outcome> {
+fn on_host(
+    arguments: &CheckArguments,
+    threads: Vec<usize>,
+    targets: Vec<Pair>,
+    recorder: &mut Recorder,
+) -> anyhow::Result<Outcome> {
     let backend = HostBackend::detect();
     let checker = Checker::new(CheckPlan { threads, ..CheckPlan::default() })?;
     let cache = JudgeCache::default();
@@ -134,7 +160,7 @@ fn on_host(arguments: &CheckArguments, threads: Vec<usize>, targets: Vec<Pair>) 
         }
         ui::say(format_args!("checking {}/{} on {} cases", contract.info().id, variant.name, cases.len()));
         let gate = checker.check_kernel(&backend, &KernelArm::explicit(contract, variant), &cases, 0).gate;
-        outcome.add(contract, variant, gate);
+        outcome.add(contract, variant, gate, recorder)?;
     }
     Ok(outcome)
 }
