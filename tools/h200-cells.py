@@ -100,7 +100,7 @@ def first_choice(format, k):
     if format == "nvfp4":
         return f"cuda_one_tiles2_{format}"
     if k >= 16384 and not is_float(format):
-        return f"cuda_cluster_{format}"
+        return f"cuda_cluster_deep_{format}" if format == "q4_0" else f"cuda_cluster_{format}"
     return f"cuda_rows_{format}"
 
 

@@ -125,6 +125,7 @@ impl Shape {
 const SHAPES: &[Shape] = &[
     Shape::new("rows", (false, false), (1, "1"), "2", "3"),
     Shape::new("cluster", (false, true), (1, "1"), "1", "3"),
+    Shape::new("cluster_deep", (false, true), (1, "1"), "2", "2"),
     Shape::new("cluster_tiles2", (false, true), (2, "2"), "1", "2"),
     Shape::new("one_tiles2", (true, false), (2, "2"), "2", "2"),
     Shape::new("one_tiles4", (true, false), (4, "4"), "1", "2"),
@@ -360,8 +361,9 @@ impl CudaMatmul {
             Kernel::Fragment(shape) => {
                 let (entry, shared, columns) = self.entry(shape, problem).unwrap_or(("product1", 0, 1));
                 let fragment = Fragment::of(self.format).unwrap_or(&FRAGMENTS[0]);
-                let packed = weights.iter().flat_map(|(segment, stored)| fragment.pack(*segment, k, stored)).collect();
-                form.rotating = vec![packed];
+                let packed: Vec<Vec<u8>> =
+                    weights.iter().map(|(segment, stored)| fragment.pack(*segment, k, stored)).collect();
+                form.rotating = vec![packed.concat()];
                 let (places, tiles) = places(problem);
                 let scales: Vec<f32> = weights
                     .iter()
@@ -398,7 +400,8 @@ impl CudaMatmul {
             }
             Kernel::FragmentFloat { .. } | Kernel::FragmentDirect => {
                 let is_cluster = self.kernel == Kernel::FragmentFloat { is_cluster: true };
-                let packed = weights.iter().flat_map(|(segment, stored)| pack_float(*segment, k, stored)).collect();
+                let packed: Vec<Vec<u8>> =
+                    weights.iter().map(|(segment, stored)| pack_float(*segment, k, stored)).collect();
                 let scales: Vec<f32> = weights
                     .iter()
                     .zip(&outer)
@@ -407,7 +410,7 @@ impl CudaMatmul {
                             .flat_map(|tile| segment.row_scales(k, outer, tile * TILE).to_vec())
                     })
                     .collect();
-                form.rotating = vec![packed, bytemuck::cast_slice(&scales).to_vec()];
+                form.rotating = vec![packed.concat(), bytemuck::cast_slice(&scales).to_vec()];
                 let (places, tiles) = places(problem);
                 form.fixed.push(places);
                 let places = Arg::Fixed(form.fixed.len() - 1);
