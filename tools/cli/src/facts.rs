@@ -3,9 +3,12 @@
 use std::path::Path;
 use std::process::Command;
 
+use memra_contract::device::CudaClass;
 use memra_contract::digest::Digest;
+use memra_contract::{DeviceKey, IsaTier};
+use memra_kernels::contract::Target;
 use memra_kernels::ops::CONTRACTS;
-use memra_kernels::registry;
+use memra_kernels::{Contract, Variant, registry};
 use memra_ledger::promotion::{FamilyKey, VariantFacts};
 use memra_ledger::record::Tool;
 use sha2::{Digest as _, Sha256};
@@ -54,11 +57,25 @@ pub fn variants() -> Vec<VariantFacts> {
                 isa: variant.target.to_string(),
                 source_path: variant.source.path.to_owned(),
                 source_sha256: variant.source_sha256(),
-                is_baseline: variant.target.is_within(memra_contract::IsaTier::Scalar),
+                is_baseline: is_baseline(*contract, variant),
             });
         }
     }
     facts
+}
+
+/// Whether everything else is compared with a variant: the scalar ones of the host, and on a card the first that serves a
+/// committed problem.
+fn is_baseline(contract: &dyn Contract, variant: &Variant) -> bool {
+    let Target::Cuda(build) = variant.target else { return variant.target.is_within(IsaTier::Scalar) };
+    build.archs.iter().any(|arch| {
+        let key = DeviceKey::Cuda(CudaClass { arch: *arch, sms: 0, l2_mib: 0, memory_gib: 0, power_w: 0 });
+        contract.cases().cases.iter().any(|case| {
+            let problem = case.problem().and_then(|problem| contract.normalise(&problem));
+            let first = problem.ok().and_then(|problem| registry::baseline(contract, &problem, key).ok());
+            first.is_some_and(|first| first.name == variant.name)
+        })
+    })
 }
 
 /// The family a problem belongs to.
