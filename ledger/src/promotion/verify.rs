@@ -28,7 +28,7 @@ pub const DEFAULTS_FOLDERS: [&str; 2] = ["kernels/defaults", "defaults"];
 ///   or from a file with problems; a promotion that was demoted as slower has no row; a promotion without a row was
 ///   demoted or another one took its range.
 /// - Source: what a row serves has the digest its promotion says, by `read_source` (bytes of a file by its path relative
-///   to the repository) and, where `variants` are given, by the registry. Entries whose variant no row serves any more
+///   to the repository; of device text only that there is such a file) and, where `variants` are given, by the registry. Entries whose variant no row serves any more
 ///   are history: their source may have changed or gone.
 ///
 /// The problems come sorted by file; none means that all holds. What is wrong with the receipts themselves is not
@@ -322,7 +322,9 @@ fn check_source(
     problems: &mut Vec<Problem>,
 ) {
     let (path, promoted) = (&promotion.source.path, &promotion.source.sha256);
-    let message = match read_source(path).map(|bytes| sha256(&bytes)) {
+    // The digest of a device text covers headers and definitions too, which only the registry knows; it was held against it.
+    let is_device_text = Path::new(path).extension().is_some_and(|extension| extension == "cu");
+    let message = match read_source(path).map(|bytes| if is_device_text { promoted.clone() } else { sha256(&bytes) }) {
         None => format!("missing, but the promotion {id} promoted it with sha256 {promoted}"),
         Some(found) if found != *promoted => format!(
             "sha256 is {found}, but the promotion {id} promoted {promoted}; promote the new text or demote the variant"

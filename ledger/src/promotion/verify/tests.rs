@@ -223,39 +223,66 @@ fn an_index_that_is_not_of_the_entries_is_found() {
 
 #[test]
 fn a_synthetic_session_becomes_a_local_promotion() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path();
-    let mut session = Synthetic::new(7);
-    session.replicates = 5;
-    session.cells = vec![SyntheticCell::named("norm").with_theta(-80_000)];
-    let file = session.write(root).unwrap();
-    let receipts = Receipts::load(root);
-    assert!(receipts.problems().is_empty(), "{:?}", receipts.problems());
-    let cited = receipts.files()[0].records.iter().find(|record| matches!(record.body, Body::Verdict(_))).unwrap();
-    let citation = Citation::new(&file, &cited.id).unwrap();
-    let facts = |variant: &str| VariantFacts {
-        contract: "rms_norm".to_owned(),
-        revision: 1,
-        variant: variant.to_owned(),
-        layout: "rows".to_owned(),
-        order_class: "chains8".to_owned(),
-        isa: "avx2".to_owned(),
-        source_path: format!("kernels/src/ops/rms_norm/{variant}.rs"),
-        source_sha256: sha256(format!("source of {variant}").as_bytes()),
-        is_baseline: variant == "rows",
-    };
-    let variants = [facts("rows"), facts("rows_wide")];
-    let family_of =
-        |_: &str, _: &str| Some(crate::promotion::FamilyKey { format: "none".to_owned(), class: "any".to_owned() });
-    let registry = crate::promotion::RegistryFacts { variants: &variants, family_of: &family_of };
-    let rigs = crate::rigs::RigRegistry::default();
-    let table = World::new().table;
-    let local = crate::promotion::PromotionRequest { is_local: true, ..request(&[&citation], 1, 64) };
-    let found = check_promotion(&receipts, &rigs, &registry, &table, &local).unwrap();
-    write_entry(root, &found.entry, &PrivacyLint::default()).unwrap();
-    write_index(root).unwrap();
-    fs::create_dir_all(root.join("defaults")).unwrap();
-    fs::write(root.join("defaults/host-x86_64-avx2.toml"), found.table.to_toml().unwrap()).unwrap();
-    let read = |_: &str| Some(b"source of rows_wide".to_vec());
-    assert_eq!(verify_ledger(root, &receipts, Some(&variants), &read), []);
+    let local = Local::new("rs");
+    assert_eq!(local.problems(&|_| Some(b"source of rows_wide".to_vec())), []);
+    let other = local.problems(&|_| Some(b"another text".to_vec()));
+    assert!(other.iter().any(|problem| problem.message.contains("sha256 is")), "{other:?}");
+}
+
+#[test]
+fn of_device_text_the_registry_knows_the_digest() {
+    let local = Local::new("cu");
+    assert_eq!(local.problems(&|_| Some(b"text without its headers".to_vec())), []);
+    let missing = local.problems(&|_| None);
+    assert!(missing.iter().any(|problem| problem.message.contains("missing")), "{missing:?}");
+}
+
+/// A root with a session and the local promotion that it allowed.
+struct Local {
+    folder: tempfile::TempDir,
+    variants: [VariantFacts; 2],
+}
+
+impl Local {
+    fn problems(&self, read: &dyn Fn(&str) -> Option<Vec<u8>>) -> Vec<crate::verify::Problem> {
+        let root = self.folder.path();
+        verify_ledger(root, &Receipts::load(root), Some(&self.variants), read)
+    }
+
+    fn new(extension: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let mut session = Synthetic::new(7);
+        session.replicates = 5;
+        session.cells = vec![SyntheticCell::named("norm").with_theta(-80_000)];
+        let file = session.write(root).unwrap();
+        let receipts = Receipts::load(root);
+        assert!(receipts.problems().is_empty(), "{:?}", receipts.problems());
+        let cited = receipts.files()[0].records.iter().find(|record| matches!(record.body, Body::Verdict(_))).unwrap();
+        let citation = Citation::new(&file, &cited.id).unwrap();
+        let facts = |variant: &str| VariantFacts {
+            contract: "rms_norm".to_owned(),
+            revision: 1,
+            variant: variant.to_owned(),
+            layout: "rows".to_owned(),
+            order_class: "chains8".to_owned(),
+            isa: "avx2".to_owned(),
+            source_path: format!("kernels/src/ops/rms_norm/{variant}.{extension}"),
+            source_sha256: sha256(format!("source of {variant}").as_bytes()),
+            is_baseline: variant == "rows",
+        };
+        let variants = [facts("rows"), facts("rows_wide")];
+        let family_of =
+            |_: &str, _: &str| Some(crate::promotion::FamilyKey { format: "none".to_owned(), class: "any".to_owned() });
+        let registry = crate::promotion::RegistryFacts { variants: &variants, family_of: &family_of };
+        let rigs = crate::rigs::RigRegistry::default();
+        let table = World::new().table;
+        let local = crate::promotion::PromotionRequest { is_local: true, ..request(&[&citation], 1, 64) };
+        let found = check_promotion(&receipts, &rigs, &registry, &table, &local).unwrap();
+        write_entry(root, &found.entry, &PrivacyLint::default()).unwrap();
+        write_index(root).unwrap();
+        fs::create_dir_all(root.join("defaults")).unwrap();
+        fs::write(root.join("defaults/host-x86_64-avx2.toml"), found.table.to_toml().unwrap()).unwrap();
+        Self { folder, variants }
+    }
 }
