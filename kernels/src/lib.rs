@@ -17,6 +17,5 @@ mod parallel;
 pub mod registry;
 pub mod select;
 mod vector;
-mod vectors;
 
 pub use contract::{Contract, Prepared, Reference, Variant};

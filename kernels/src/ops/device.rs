@@ -86,4 +86,5 @@ pub(crate) fn launch(entry: &str, grid: [usize; 2], threads: usize, shared_bytes
 pub(crate) const PLANES: [Arg; 3] = [Arg::Output(0), Arg::Output(1), Arg::Output(2)];
 
 #[cfg(test)]
+#[path = "device_tests.rs"]
 mod tests;

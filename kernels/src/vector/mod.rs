@@ -2,6 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2_exp;
+pub(crate) mod avx2_loops;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2_swiglu;
 #[cfg(target_arch = "x86_64")]

@@ -9,7 +9,7 @@ use super::problem::{Activation, Epilogue, MatmulProblem, Segment, order_class};
 use super::row::{self, ActivationRow};
 use crate::contract::Reference;
 use crate::parallel;
-use crate::vectors::on_vectors;
+use crate::vector::avx2_loops::on_vectors;
 
 /// The largest of the segments' bounds.
 pub(super) fn tolerance(problem: &MatmulProblem) -> Tolerance {

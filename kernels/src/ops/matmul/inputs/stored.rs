@@ -9,7 +9,7 @@ use super::super::problem::{Segment, is_float};
 use super::Family;
 use crate::input::Stream;
 use crate::parallel;
-use crate::vectors::on_vectors;
+use crate::vector::avx2_loops::on_vectors;
 
 /// What scales beside a weight are multiplied with, so that values of f8_e4m3 and nvfp4 weights are about one.
 pub(super) const OUTER_FACTOR: f32 = 0.25;
