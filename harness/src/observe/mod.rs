@@ -296,7 +296,9 @@ mod tests {
         assert_eq!((observed[2].clock_khz, observed[2].clock_reasons), (Some(1_980_000), Some(0x44)));
         assert!(observed[0].steal_ppm.is_some(), "what the host did is recorded all the same");
         // A card that says nothing voids nothing, and the host's clock does not stand in for its own.
-        all.iter_mut().for_each(|boundary| boundary.card = Some(CardReading::default()));
+        for boundary in &mut all {
+            boundary.card = Some(CardReading::default());
+        }
         let (observed, void) = observe_quads(&all);
         assert_eq!((void.len(), observed[2].clock_khz, observed[2].clock_reasons), (0, None, None));
     }

@@ -310,7 +310,7 @@ impl<'a> Workshop<'a> {
     fn committed(&self, arm: &KernelArm) -> Result<Vec<Arc<JudgedCase>>, Box<CaseError>> {
         let seed = self.setup.plan.committed_seed;
         let serves = |problem: &Problem| arm.contract.supports(arm.variant, problem).is_ok();
-        Ok(self.judged.committed(arm.contract, seed, self.setup.cpus, &serves).map_err(Box::new)?)
+        self.judged.committed(arm.contract, seed, self.setup.cpus, &serves).map_err(Box::new)
     }
 
     /// Seats two checked arms of a cell.
