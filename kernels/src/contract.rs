@@ -54,11 +54,18 @@ pub trait Contract: Sync {
     /// [`InputError`] naming the family or the axis.
     fn inputs(&self, problem: &Problem, family: &str, seed: u64) -> Result<TensorSet, InputError>;
 
-    /// Replaces generated weights by the bytes of a stored tensor.
+    /// Replaces generated weights by the bytes of a stored tensor. The default is that of a contract without weights.
     ///
     /// # Errors
     /// [`InputError`] when the contract has no weights, the size differs, or a scale is not finite.
-    fn with_weights(&self, problem: &Problem, inputs: TensorSet, weights: &[u8]) -> Result<TensorSet, InputError>;
+    fn with_weights(&self, problem: &Problem, inputs: TensorSet, weights: &[u8]) -> Result<TensorSet, InputError> {
+        let _ = (inputs, weights);
+        Err(InputError::Weights {
+            contract: self.info().id,
+            problem: problem.to_string(),
+            why: "the contract has no weights".to_owned(),
+        })
+    }
 
     /// Outputs by the executable order class of the problem. Slow.
     ///

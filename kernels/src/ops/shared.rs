@@ -24,11 +24,6 @@ pub(crate) fn no_family(contract: &'static str, family: &str, families: &[(&str,
     }
 }
 
-/// The contract takes no weights from a file.
-pub(crate) fn no_weights(contract: &'static str, problem: &Problem) -> InputError {
-    InputError::Weights { contract, problem: problem.to_string(), why: "the contract has no weights".to_owned() }
-}
-
 /// A size that must be whole blocks of 32.
 pub(crate) fn whole_blocks(contract: &str, axis: &str, size: usize) -> Result<(), ProblemError> {
     if size.is_multiple_of(memra_contract::order::QUANT_BLOCK) {

@@ -27,8 +27,6 @@ pub enum DriverError {
         call: &'static str,
         /// Name and text of the error.
         why: String,
-        /// The number.
-        code: u32,
     },
 }
 
@@ -46,7 +44,7 @@ fn ok(call: &'static str, result: sys::CUresult) -> Result<(), DriverError> {
     };
     let name = text(sys::cuGetErrorName).unwrap_or_else(|| format!("error {}", result as u32));
     let why = text(sys::cuGetErrorString).map_or(name.clone(), |text| format!("{name}: {text}"));
-    Err(DriverError::Call { call, why, code: result as u32 })
+    Err(DriverError::Call { call, why })
 }
 
 /// Calls the driver and names the call in the error.
@@ -161,7 +159,7 @@ impl Driver {
     /// # Errors
     /// [`DriverError`] when there is no memory.
     pub fn upload(self: &Arc<Self>, bytes: &[u8]) -> Result<Buffer, DriverError> {
-        let buffer = self.allocate(bytes.len())?;
+        let buffer = self.unset(bytes.len())?;
         self.copy_in(buffer.address, bytes)?;
         Ok(buffer)
     }
@@ -180,7 +178,12 @@ impl Driver {
     /// # Errors
     /// [`DriverError`] when there is no memory.
     pub fn unset(self: &Arc<Self>, bytes: usize) -> Result<Buffer, DriverError> {
-        self.allocate(bytes)
+        self.enter()?;
+        let mut address = 0;
+        // The driver gives nothing for nothing; sizes are whole words so that patterns fill them.
+        let taken = bytes.max(1).next_multiple_of(4);
+        cu!(cuMemAlloc_v2(&raw mut address, taken))?;
+        Ok(Buffer { driver: Arc::clone(self), address, bytes, taken })
     }
 
     /// A zeroed buffer.
@@ -188,18 +191,9 @@ impl Driver {
     /// # Errors
     /// [`DriverError`] when there is no memory.
     pub fn zeroed(self: &Arc<Self>, bytes: usize) -> Result<Buffer, DriverError> {
-        let buffer = self.allocate(bytes)?;
+        let buffer = self.unset(bytes)?;
         buffer.fill(0)?;
         Ok(buffer)
-    }
-
-    fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Buffer, DriverError> {
-        self.enter()?;
-        let mut address = 0;
-        // The driver gives nothing for nothing; sizes are whole words so that patterns fill them.
-        let taken = bytes.max(1).next_multiple_of(4);
-        cu!(cuMemAlloc_v2(&raw mut address, taken))?;
-        Ok(Buffer { driver: Arc::clone(self), address, bytes, taken })
     }
 
     /// Loads machine code.
@@ -474,7 +468,7 @@ impl Module {
         use sys::CUfunction_attribute as A;
         self.driver.enter()?;
         let call = "cuModuleGetFunction";
-        let name = CString::new(name).map_err(|_| DriverError::Call { call, why: "zero byte".to_owned(), code: 1 })?;
+        let name = CString::new(name).map_err(|_| DriverError::Call { call, why: "zero byte".to_owned() })?;
         let mut function = ptr::null_mut();
         cu!(cuModuleGetFunction(&raw mut function, self.module, name.as_ptr()))?;
         if shared_bytes > 48 << 10 {

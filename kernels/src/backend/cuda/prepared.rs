@@ -68,7 +68,7 @@ impl Slab {
     fn upload(&self, driver: &Arc<Driver>, buffers: &[Vec<u8>], copies: usize) -> Result<Buffer, DriverError> {
         let Some(bytes) = self.stride.checked_mul(copies) else {
             let why = format!("{copies} copies of {} bytes are more than can be counted", self.stride);
-            return Err(DriverError::Call { call: "cuMemAlloc_v2", why, code: 2 });
+            return Err(DriverError::Call { call: "cuMemAlloc_v2", why });
         };
         let slab = driver.unset(bytes)?;
         for (place, buffer) in self.places.iter().zip(buffers) {

@@ -219,10 +219,6 @@ impl Contract for Argmax {
         Ok(TensorSet::new(vec![Tensor::f32("logits", &[m, n], &values)]))
     }
 
-    fn with_weights(&self, problem: &Problem, _: TensorSet, _: &[u8]) -> Result<TensorSet, InputError> {
-        Err(shared::no_weights(ID, problem))
-    }
-
     fn ordered_outputs(&self, problem: &Problem, inputs: &TensorSet) -> Result<TensorSet, ProblemError> {
         let sizes = Sizes::parse(problem)?;
         let logits = inputs.get("logits").map(Tensor::to_f32).unwrap_or_default();

@@ -197,14 +197,6 @@ impl Contract for Attention {
         inputs::generate(sizes(problem)?, family, seed)
     }
 
-    fn with_weights(&self, problem: &Problem, _: TensorSet, _: &[u8]) -> Result<TensorSet, InputError> {
-        Err(InputError::Weights {
-            contract: ID,
-            problem: problem.to_string(),
-            why: "the contract has no weights".to_owned(),
-        })
-    }
-
     fn ordered_outputs(&self, problem: &Problem, inputs: &TensorSet) -> Result<TensorSet, ProblemError> {
         let sizes = sizes(problem)?;
         let scale = scale_of(sizes.shape.head_dim);

@@ -153,10 +153,6 @@ impl Contract for Empty {
         Ok(TensorSet::new(vec![shared::integers("word", &[1], &[word])]))
     }
 
-    fn with_weights(&self, problem: &Problem, _: TensorSet, _: &[u8]) -> Result<TensorSet, InputError> {
-        Err(shared::no_weights(ID, problem))
-    }
-
     fn ordered_outputs(&self, problem: &Problem, inputs: &TensorSet) -> Result<TensorSet, ProblemError> {
         Sizes::parse(problem)?;
         Ok(TensorSet::new(vec![shared::integers("out", &[1], &[out_of(inputs)])]))

@@ -171,10 +171,6 @@ impl Contract for MatrixPeak {
         Sizes::parse(problem)?.inputs(family, seed)
     }
 
-    fn with_weights(&self, problem: &Problem, _: TensorSet, _: &[u8]) -> Result<TensorSet, InputError> {
-        Err(shared::no_weights(ID, problem))
-    }
-
     fn ordered_outputs(&self, problem: &Problem, inputs: &TensorSet) -> Result<TensorSet, ProblemError> {
         let sizes = Sizes::parse(problem)?;
         Ok(TensorSet::new(vec![shared::integers("out", &sizes.shape(), &sizes.ordered_outputs(inputs))]))

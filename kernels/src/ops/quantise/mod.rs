@@ -217,14 +217,6 @@ impl Contract for Quantise {
         Ok(TensorSet::new(vec![Tensor::f32("x", &[sizes.m, sizes.k], &values)]))
     }
 
-    fn with_weights(&self, problem: &Problem, _: TensorSet, _: &[u8]) -> Result<TensorSet, InputError> {
-        Err(InputError::Weights {
-            contract: ID,
-            problem: problem.to_string(),
-            why: "the contract has no weights".to_owned(),
-        })
-    }
-
     fn ordered_outputs(&self, problem: &Problem, inputs: &TensorSet) -> Result<TensorSet, ProblemError> {
         let sizes = Sizes::parse(problem)?;
         let x = inputs.get("x").map(Tensor::to_f32).unwrap_or_default();

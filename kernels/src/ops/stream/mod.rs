@@ -149,10 +149,6 @@ impl Contract for Stream {
         Sizes::parse(problem)?.inputs(family, seed)
     }
 
-    fn with_weights(&self, problem: &Problem, _: TensorSet, _: &[u8]) -> Result<TensorSet, InputError> {
-        Err(shared::no_weights(ID, problem))
-    }
-
     fn ordered_outputs(&self, problem: &Problem, inputs: &TensorSet) -> Result<TensorSet, ProblemError> {
         Ok(Sizes::parse(problem)?.ordered_outputs(inputs))
     }

@@ -244,10 +244,6 @@ impl Contract for Swiglu {
         Ok(TensorSet::new(vec![gate_up(ID, sizes.m, sizes.ffn, family, seed)?]))
     }
 
-    fn with_weights(&self, problem: &Problem, _: TensorSet, _: &[u8]) -> Result<TensorSet, InputError> {
-        Err(shared::no_weights(ID, problem))
-    }
-
     fn ordered_outputs(&self, problem: &Problem, inputs: &TensorSet) -> Result<TensorSet, ProblemError> {
         let sizes = Sizes::parse(problem)?;
         let gate_up = inputs.get("gate_up").map(Tensor::to_f32).unwrap_or_default();
