@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use memra_contract::digest::Digest;
 use memra_contract::{Problem, TensorSet};
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::contract::{Contract, PrepareError, Variant};
 use crate::form::DeviceForm;
@@ -90,41 +91,12 @@ fn trim(kept: &mut Vec<(Key, Arc<DeviceForm>)>, forms: usize, bytes: usize) {
 /// 128 bits of everything in the inputs, at the speed of memory. Inputs are seeded or come from files; nobody makes two with
 /// one fingerprint by chance, and what a seat computes is held against what the check saw.
 fn fingerprint(inputs: &TensorSet) -> u128 {
-    let mut hash = [0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F];
+    let mut hash = Xxh3::new();
     for tensor in inputs.iter() {
-        let form = format!("{} {} {:?} {}", tensor.name, tensor.dtype, tensor.shape, tensor.bytes.len());
-        for bytes in [form.as_bytes(), &tensor.bytes] {
-            let lanes = lanes_of(bytes);
-            for (i, lane) in lanes.into_iter().enumerate() {
-                hash[i % 2] = mixed(hash[i % 2] ^ lane);
-            }
-        }
+        hash.update(format!("{} {} {:?} {}\n", tensor.name, tensor.dtype, tensor.shape, tensor.bytes.len()).as_bytes());
+        hash.update(&tensor.bytes);
     }
-    u128::from(mixed(hash[0] ^ hash[1].rotate_left(32))) << 64 | u128::from(mixed(hash[1]))
-}
-
-/// Eight sums of words of eight bytes; every step is a bijection of what was before it.
-fn lanes_of(bytes: &[u8]) -> [u64; 8] {
-    const FACTOR: u64 = 0x9FB2_1C65_1E98_DF25;
-    let mut lanes: [u64; 8] = std::array::from_fn(|i| (i as u64 + 1).wrapping_mul(FACTOR));
-    let step = |lane: &mut u64, word: u64| *lane = (*lane ^ word).wrapping_mul(FACTOR).rotate_left(29);
-    let (blocks, rest) = bytes.as_chunks::<64>();
-    for block in blocks {
-        for (lane, word) in lanes.iter_mut().zip(block.as_chunks::<8>().0) {
-            step(lane, u64::from_le_bytes(*word));
-        }
-    }
-    for (i, byte) in rest.iter().enumerate() {
-        step(&mut lanes[i % 8], u64::from(*byte) + 1);
-    }
-    lanes
-}
-
-/// The finaliser of SplitMix64.
-const fn mixed(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
+    hash.digest128()
 }
 
 #[cfg(test)]
